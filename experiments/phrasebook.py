@@ -1,0 +1,60 @@
+"""The demo: English to German on a synthetic phrasebook, in a few minutes on two cores.
+
+The corpus is made by transduce.text.phrasebook; its test split holds combinations of words that
+are never seen in training. A figure on it says that the program works, not how well it would
+translate anything else.
+
+    transduce train experiments/phrasebook.py --workdir runs/phrasebook
+
+Not yet run.
+"""
+
+from transduce.config import (
+    CorpusConfig,
+    DataConfig,
+    Experiment,
+    ModelConfig,
+    OptimizerConfig,
+    TrainingConfig,
+    VocabularyConfig,
+)
+
+
+def experiment() -> Experiment:
+    return Experiment(
+        name="phrasebook",
+        model=ModelConfig(
+            vocabulary_size=1024,
+            encoder_layers=2,
+            decoder_layers=2,
+            d_model=128,
+            d_ff=512,
+            heads=4,
+            d_k=32,
+            d_v=32,
+            unroll=0,
+        ),
+        data=DataConfig(
+            corpora=(
+                CorpusConfig(
+                    name="phrasebook",
+                    builder="phrasebook",
+                    source_language="en",
+                    target_language="de",
+                ),
+            ),
+            vocabulary=VocabularyConfig(size=1024),
+            readers=4,
+            rows=32,
+            row_length=64,
+        ),
+        optimizer=OptimizerConfig(warmup_steps=400, peak_learning_rate=3e-3),
+        training=TrainingConfig(
+            steps=1500,
+            log_every=100,
+            evaluate_every=500,
+            evaluation_sentences=200,
+            save_every=500,
+            keep=3,
+        ),
+    )

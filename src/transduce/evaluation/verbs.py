@@ -1,0 +1,30 @@
+"""What `evaluate` does."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from transduce.config import RequestError, SearchConfig
+from transduce.decoding import verbs
+from transduce.decoding.workdir import Trained
+from transduce.evaluation.bleu import quality
+from transduce.text.lines import read_lines
+
+
+def evaluate(
+    trained: Trained, search: SearchConfig, *, source: str, references: Sequence[str]
+) -> None:
+    """Writes BLEU and chrF of the translations of `source`, with signatures, as JSON.
+
+    Raises `RequestError` before translating when a reference is not as long as the source.
+    """
+    sources = list(read_lines(source))
+    texts = [list(read_lines(path)) for path in references]
+    for path, text in zip(references, texts, strict=True):
+        if len(text) != len(sources):
+            raise RequestError(
+                f"{path} has {len(text)} lines and {source} has {len(sources)}: "
+                "each source line needs its reference"
+            )
+    scores = quality(verbs.hypotheses(trained, search, sources), texts)
+    print(json.dumps(asdict(scores), indent=2))

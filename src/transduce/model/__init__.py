@@ -1,0 +1,1 @@
+"""The Transformer: arrays in, arrays out."""

@@ -1,0 +1,99 @@
+"""Multi-head attention (section 3.2), and who may see whom."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from transduce.arrays import Array, Bool, Float, Int, Tokens
+from transduce.model.kernels import attend
+from transduce.model.positions import rotate
+from transduce.parallel.mesh import gathered, out_sharding
+
+
+def same_segment(queries: Int[Array, "B T"], keys: Int[Array, "B S"]) -> Bool[Array, "B T S"]:
+    """A position sees the positions of its own sequence, or of its partner; padding sees none."""
+    return (queries[:, :, None] == keys[:, None, :]) & (keys != 0)[:, None, :]
+
+
+def causal(tokens: Tokens) -> Bool[Array, "B T T"]:
+    """A position sees those up to itself in its own sequence (section 3.2.3)."""
+    earlier = jnp.tril(jnp.ones((tokens.ids.shape[1],) * 2, dtype=bool))
+    return same_segment(tokens.segments, tokens.segments) & earlier[None]
+
+
+class MultiHeadAttention(nnx.Module):
+    """Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+    No bias in the projections. With `rotary`, queries and keys are rotated by their positions.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        heads: int,
+        d_k: int,
+        d_v: int,
+        rotary: bool,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        self.rotary, self.dtype = rotary, dtype
+        into = nnx.initializers.variance_scaling(
+            1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2)
+        )
+        out = nnx.initializers.variance_scaling(
+            1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2
+        )
+
+        def projection(width: int) -> nnx.Param:
+            kernel = into(rngs.params(), (d_model, heads, width), param_dtype)
+            return nnx.Param(kernel, axes=("embed", "heads", None))
+
+        self.query = projection(d_k)
+        self.key = projection(d_k)
+        self.value = projection(d_v)
+        self.out = nnx.Param(
+            out(rngs.params(), (heads, d_v, d_model), param_dtype), axes=("heads", None, "embed")
+        )
+
+    def __call__(
+        self,
+        x: Float[Array, "B T D"],
+        memory: Float[Array, "B S D"],
+        visible: Bool[Array, "B T S"],
+        *,
+        positions: Int[Array, "B T"],
+    ) -> Float[Array, "B T D"]:
+        """Self-attention when `memory` is `x`; rotary positions only make sense there."""
+        queries = self.queries(x, positions=positions)
+        keys, values = self.keys_values(memory, positions=positions)
+        return self.mix(attend(queries, keys, values, visible))
+
+    def queries(
+        self, x: Float[Array, "B T D"], *, positions: Int[Array, "B T"]
+    ) -> Float[Array, "B T N H"]:
+        return self._rotated(self._project(x, self.query), positions)
+
+    def keys_values(
+        self, memory: Float[Array, "B S D"], *, positions: Int[Array, "B S"]
+    ) -> tuple[Float[Array, "B S N H"], Float[Array, "B S N J"]]:
+        keys = self._rotated(self._project(memory, self.key), positions)
+        return keys, self._project(memory, self.value)
+
+    def mix(self, heads: Float[Array, "B T N J"]) -> Float[Array, "B T D"]:
+        """The heads side by side, times W^O."""
+        return jnp.einsum(
+            "btnj,njd->btd",
+            heads,
+            gathered(self.out, self.dtype),
+            out_sharding=out_sharding("batch", None, None),
+        )
+
+    def _project(self, x: Array, kernel: nnx.Param) -> Array:
+        return jnp.einsum("btd,dnh->btnh", x, gathered(kernel, self.dtype))
+
+    def _rotated(self, x: Array, positions: Array) -> Array:
+        return rotate(x, positions) if self.rotary else x

@@ -1,0 +1,1 @@
+"""Devices: the mesh and what lies where on it."""

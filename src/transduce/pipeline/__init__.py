@@ -1,0 +1,1 @@
+"""From sentence pairs to batches on devices."""

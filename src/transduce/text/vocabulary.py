@@ -1,0 +1,240 @@
+"""The SentencePiece vocabulary that source and target share.
+
+`Vocabulary.decode` inverts `Vocabulary.encode` for every text without NUL and newline, as long as
+the vocabulary keeps characters as they are (identity normalisation) and can spell all of them
+(byte fallback). SentencePiece writes a space as U+2581, so that a U+2581 of the text would come
+back as a space; as no text has a newline, the newline stands for U+2581 inside.
+"""
+
+import hashlib
+import io
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import sentencepiece
+from etils import epath
+
+from transduce.config import RequestError, VocabularyConfig
+
+PAD, BOS, EOS, UNK = range(4)
+"""As in transduce.arrays, which cannot be imported here because it imports jax."""
+
+_SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"
+"""Characters that SentencePiece's trainer keeps for itself."""
+
+_sampling = threading.Lock()
+
+
+class Vocabulary:
+    """Pieces with ids 0 to `len` - 1, from a SentencePiece model file. Can be pickled."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the model file at `path`.
+
+        Raises `RequestError` when there is none, when it is not a model, or when its special
+        symbols have other ids than ours.
+        """
+        try:
+            data = epath.Path(path).read_bytes()
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.load_from_serialized_proto(data)
+            self._is_unigram = _is_unigram(self._processor)
+        except OSError as error:
+            raise RequestError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
+        except RuntimeError as error:
+            raise RequestError(f"{path}: is not a SentencePiece model") from error
+        model = self._processor
+        ids = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
+        if ids != (PAD, BOS, EOS, UNK):
+            raise RequestError(
+                f"{path}: padding, begin, end and unknown must be pieces 0, 1, 2 and 3, not "
+                f"{', '.join(map(str, ids))}: train it with --pad_id=0 --bos_id=1 --eos_id=2 "
+                "--unk_id=3"
+            )
+        self.fingerprint = hashlib.sha256(data).hexdigest()[:16]
+        """Of the model file."""
+
+    def __len__(self) -> int:
+        return self._processor.piece_size()
+
+    def pieces(self) -> list[tuple[str, float]]:
+        """Every piece, with the score that decides between segmentations."""
+        model = self._processor
+        return [(model.id_to_piece(index), model.get_score(index)) for index in range(len(self))]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of `text`, then EOS."""
+        return [*self._processor.encode(text.replace(_SPACE, "\n")), EOS]
+
+    def encode_many(self, texts: Iterable[str]) -> list[list[int]]:
+        """`encode` of each text, on all cores."""
+        rows = self._processor.encode([text.replace(_SPACE, "\n") for text in texts])
+        return [[*row, EOS] for row in rows]
+
+    def sample(self, text: str, rng: np.random.Generator, rate: float) -> list[int]:
+        """Ids of a random segmentation of `text`, then EOS; it depends on the arguments alone.
+
+        BPE: every merge is left out with probability `rate` (BPE-dropout, Provilkov et al. 2020).
+        Unigram: a segmentation of probability p is drawn in proportion to p^a with
+        a = (1 - rate) / rate (subword regularisation, Kudo 2018): nearly always the best one when
+        rate is near 0, by its probability at 0.5, all alike near 1; Kudo's a = 0.1 is rate 0.91.
+
+        `rate` must be above 0 and below 1.
+        """
+        alpha = (1 - rate) / rate if self._is_unigram else rate
+        # SentencePiece draws from a generator of its own. The largest seed would leave that
+        # generator as it is.
+        seed = int(rng.integers(2**32 - 1))
+        with _sampling:
+            sentencepiece.set_random_generator_seed(seed)
+            ids = self._processor.encode(
+                text.replace(_SPACE, "\n"), enable_sampling=True, alpha=alpha, nbest_size=-1
+            )
+        return [*ids, EOS]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids` up to the first EOS; PAD and BOS are left out.
+
+        Never has a newline, whatever the ids. Raises `IndexError` for an id that is no piece.
+        """
+        kept: list[int] = []
+        for index in map(int, ids):
+            if index == EOS:
+                break
+            if index not in (PAD, BOS):
+                kept.append(index)
+        return self._processor.decode(kept).replace("\n", _SPACE)
+
+
+def _is_unigram(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Only unigram models can list their best segmentations."""
+    try:
+        processor.nbest_encode("a", nbest_size=1)
+    except RuntimeError:
+        return False
+    return True
+
+
+def train_vocabulary(
+    sentences: Iterable[str], *, config: VocabularyConfig, path: str | os.PathLike[str]
+) -> None:
+    """Trains a SentencePiece model of exactly `config.size` pieces on `sentences`, into `path`.
+
+    All the sentences given are used, whatever their length. The same sentences give the same
+    file. Raises `RequestError` when they are too few for so many pieces or have too many
+    characters for so few, and when the file cannot be written; then there is no file.
+    """
+    failures: list[BaseException] = []
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_trainable(sentences, failures),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=config.size,
+            character_coverage=config.character_coverage,
+            byte_fallback=config.byte_fallback,
+            normalization_rule_name=config.normalization,
+            remove_extra_whitespaces=False,
+            max_sentence_length=2**30,
+            num_threads=16,  # the result depends on it: never the number of cores
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        raise _explain(error, config) from error
+    _write(path, model.getvalue())
+
+
+def _trainable(sentences: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
+    """`sentences` such that the trainer takes them whole; what stops them goes to `failures`.
+
+    The trainer leaves out sentences with U+2585, takes U+2581 for a space, forms no piece over a
+    tab, and takes "\\r" from the end of a sentence. These characters are spelt in bytes.
+    """
+    reserved = str.maketrans({_SPACE: _BOUNDARY, _UNKNOWN: _BOUNDARY})
+    try:
+        for sentence in sentences:
+            kept = sentence.translate(reserved) if not sentence.isascii() else sentence
+            yield kept + _BOUNDARY if kept.endswith("\r") else kept
+    except BaseException as error:
+        # SentencePiece makes a RuntimeError of it.
+        failures.append(error)
+        raise
+
+
+def _explain(error: RuntimeError, config: VocabularyConfig) -> Exception:
+    """The trainer's error as a `RequestError` where the sentences or the size are to blame."""
+    text = str(error)
+    if found := re.search(r"size too high.*<= (\d+)", text):
+        return RequestError(
+            f"vocabulary.size {config.size} is too large for this training text: "
+            f"it gives at most {found[1]} pieces"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
+        return RequestError(
+            f"vocabulary.size {config.size} is too small: the special symbols, bytes and "
+            f"characters of this training text alone are {found[1]} pieces (or lower "
+            "vocabulary.character_coverage)"
+        )
+    if "sentences_.empty()" in text:
+        return RequestError("the training text for the vocabulary has no words")
+    return error
+
+
+def _write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes the whole file or, with a `RequestError`, nothing."""
+    final = epath.Path(path)
+    temporary = final.parent / f".{final.name}.{secrets.token_hex(4)}"
+    try:
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(data)
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise RequestError(f"{path}: cannot write the vocabulary: {error.strerror}") from error
+
+
+def open_vocabulary(
+    path: str | os.PathLike[str],
+    *,
+    config: VocabularyConfig,
+    sentences: Callable[[], Iterable[str]],
+) -> Vocabulary:
+    """The vocabulary at `path`, which is made first when there is none.
+
+    It is a copy of `config.source_model` if that is set, else trained on `sentences()`. Raises
+    `RequestError` when the one at `path` has another size than `config.size`, and when
+    `config.source_model` and `config.target_model` differ in their pieces: source and target
+    share one table.
+    """
+    if not epath.Path(path).exists():
+        if config.source_model:
+            source, target = Vocabulary(config.source_model), Vocabulary(config.target_model)
+            if source.pieces() != target.pieces():
+                raise RequestError(
+                    f"{config.source_model} ({len(source)} pieces) and {config.target_model} "
+                    f"({len(target)} pieces) are different vocabularies: source and target share "
+                    "one table of embeddings, so both must be one shared vocabulary"
+                )
+            _write(path, epath.Path(config.source_model).read_bytes())
+        else:
+            train_vocabulary(sentences(), config=config, path=path)
+    vocabulary = Vocabulary(path)
+    if not config.source_model and len(vocabulary) != config.size:
+        raise RequestError(
+            f"{path} holds {len(vocabulary)} pieces, but vocabulary.size is {config.size}: "
+            f"set it to {len(vocabulary)}, or use a new workdir"
+        )
+    return vocabulary

@@ -1,0 +1,1 @@
+"""The objective, the optimiser and the run."""

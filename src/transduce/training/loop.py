@@ -1,0 +1,111 @@
+"""A run, from an experiment and a workdir to a trained model."""
+
+import time
+
+import jax
+
+from transduce.checkpoints import Checkpoints, Workdir
+from transduce.config import Experiment, RequestError
+from transduce.model.transformer import parameter_count
+from transduce.parallel.mesh import make_mesh, place
+from transduce.pipeline.batches import training_batches
+from transduce.pipeline.data import prepare_data
+from transduce.training.assess import Assessment
+from transduce.training.monitor import Monitor
+from transduce.training.step import (
+    abstract_state,
+    compile_train_step,
+    initial_state_on,
+)
+from transduce.training.window import Window
+
+_PROFILED = range(10, 13)
+"""Updates after the run's first that `--profile` traces."""
+
+
+def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) -> None:
+    """Trains until training.steps, from the newest checkpoint in `workdir` if there is one.
+
+    Raises `RequestError` when the data, the mesh or the workdir do not fit the experiment, and
+    `Diverged` when the loss is not finite; checkpoints saved before then stay.
+    """
+    config = experiment.training
+    mesh = make_mesh(experiment.mesh)
+    shares = mesh.shape["data"] * mesh.shape["fsdp"] * config.accumulation
+    if experiment.data.rows % shares:
+        raise RequestError(
+            f"data.rows ({experiment.data.rows}) does not divide over mesh.data x mesh.fsdp x "
+            f"training.accumulation ({shares})"
+        )
+    workdir.begin(experiment)
+    with Monitor(workdir) as monitor, Checkpoints(workdir, keep=config.keep) as checkpoints:
+        # ---- Data ------------------------------------------------------------------------
+        began = time.perf_counter()
+        data = prepare_data(
+            experiment.data,
+            vocabulary_path=workdir.vocabulary,
+            vocabulary_rows=experiment.model.vocabulary_size,
+        )
+        monitor.say(f"Data      {data.selection}; {time.perf_counter() - began:.1f} s")
+        batches = iter(
+            training_batches(
+                data.splits["train"],
+                data.selection.kept,
+                data.vocabulary,
+                experiment.data,
+                place=lambda batch: place(mesh, batch),
+            )
+        )
+
+        # ---- State: new, or the newest checkpoint's --------------------------------------
+        count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
+        monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
+        first = checkpoints.latest() or 0
+        if first:
+            like = abstract_state(experiment, mesh)
+            state, position = checkpoints.restore(first, like)
+            batches.set_state(position)
+            monitor.say(f"Continues after step {first:,} of {workdir.path}")
+        else:
+            state = initial_state_on(experiment, mesh)
+        assess = Assessment(experiment, mesh, workdir, monitor, data)
+
+        # ---- Updates ---------------------------------------------------------------------
+        window = Window(experiment, monitor)
+        step = None
+        for number in range(first + 1, config.steps + 1):
+            batch = next(batches)
+            if step is None:
+                began = time.perf_counter()
+                step = compile_train_step(experiment, mesh, state, batch)
+                seconds = time.perf_counter() - began
+                monitor.record("compile", number, seconds=round(seconds, 3))
+                monitor.say(f"Compiled  the training step in {seconds:.1f} s")
+                window.restart()
+            if profile and number - first == _PROFILED.start:
+                jax.profiler.start_trace(str(workdir.path / "profile"))
+            state, metrics = step(state, batch)
+            window.add(number, metrics)
+            if profile and number - first == _PROFILED.stop:
+                window.drain()
+                jax.profiler.stop_trace()
+                monitor.say(f"Profile   {workdir.path / 'profile'}")
+
+            last = number == config.steps
+            if last or number % config.log_every == 0:
+                window.report()
+            if last or number % config.save_every == 0:
+                window.drain()
+                checkpoints.save(number, state, batches.get_state())
+                window.restart()
+            if config.evaluate_every and number % config.evaluate_every == 0 and not last:
+                window.drain()
+                assess("dev", state.model, number)
+                window.restart()
+
+        # ---- The result ------------------------------------------------------------------
+        assess("dev", state.model, config.steps)
+        if "test" in data.splits:
+            assess("test", state.model, config.steps)
+        monitor.say(f"Workdir   {workdir.path}")
+        monitor.say(f"Next      echo 'A sentence.' | transduce translate {workdir.path}")
