@@ -110,6 +110,10 @@ class CorpusConfig:
             bool(self.name) and self.name.replace("_", "a").isalnum() and self.name.isascii(),
             f"a corpus' name is made of letters, digits and underscores, not {self.name!r}",
         )
+        _require(
+            self.source_language != self.target_language,
+            f"corpus {self.name}: source_language and target_language must differ",
+        )
         if self.builder == "files":
             for split in ("train", "dev"):
                 _require(
@@ -140,9 +144,10 @@ class VocabularyConfig:
 
     def __post_init__(self) -> None:
         _positive("data.vocabulary", self, "size training_sentences")
+        coverage = self.character_coverage
         _require(
-            0 < self.character_coverage <= 1,
-            f"data.vocabulary.character_coverage must be above 0 and at most 1, not {self.character_coverage}",
+            0 < coverage <= 1,
+            f"data.vocabulary.character_coverage must be in (0, 1], not {coverage}",
         )
         _require(
             bool(self.source_model) == bool(self.target_model),
@@ -168,7 +173,8 @@ class DataConfig:
     packing_bins: int = 32
     """Rows that a reader fills at a time, first fit; more waste less padding."""
     subword_sampling: float = 0.0
-    """Share of merges dropped at random (BPE), or smoothing (unigram), in training only; 0: off."""
+    """Of training text only; 0: off. BPE: the share of merges left out at random. Unigram: a
+    segmentation of probability p is drawn in proportion to p^((1 - r) / r)."""
     prefetch: int = 2
     """Batches made ready ahead of the step."""
     seed: int = 1

@@ -3,8 +3,7 @@ import math
 import pickle
 import random
 import shutil
-import subprocess
-import sys
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from transduce import arrays
 from transduce.config import RequestError, VocabularyConfig
-from transduce.text import vocabulary as module
 from transduce.text.vocabulary import EOS, Vocabulary, open_vocabulary, train_vocabulary
 
 SPECIAL = {arrays.PAD, arrays.BOS, arrays.EOS, arrays.UNK}
@@ -25,7 +23,7 @@ BYTES = range(4, 260)
 SYMBOLS = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "\u2581", "\u2585", "\u2047"]
 SPACES = [" ", "  ", "\t", "\r", "\u00a0", "\u2028", "\x85", "\x0b", "\x0c", "\u3000"]
 
-words = "the a man woman dog runs sleeps reads house houses running reader sleeping".split()
+words = ["the", "a", "man", "woman", "dog", "runs", "reads", "house", "houses", "running", "reader"]
 generator = random.Random(1)
 invented = [
     "".join(generator.choices("abdeghimnorsu", k=length))
@@ -54,11 +52,6 @@ def vocabulary(request, tmp_path_factory) -> Vocabulary:
 def train(tmp_path: Path, sentences, **changes) -> Vocabulary:
     train_vocabulary(sentences, config=config(**changes), path=tmp_path / "model")
     return Vocabulary(tmp_path / "model")
-
-
-def test_special_ids_are_those_of_the_arrays() -> None:
-    ours = (module.PAD, module.BOS, module.EOS, module.UNK)
-    assert ours == (arrays.PAD, arrays.BOS, arrays.EOS, arrays.UNK)
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,7 +133,7 @@ def test_training_repeats_to_the_byte_in_silence(tmp_path: Path, capfd, kind: st
     assert train(tmp_path, iter(SENTENCES), kind=kind).fingerprint == first
     assert (tmp_path / "model").read_bytes() == data
     assert len(first) == 16
-    assert train(tmp_path, SENTENCES[1:], kind=kind).fingerprint != first
+    assert train(tmp_path, SENTENCES[150:], kind=kind).fingerprint != first
     assert capfd.readouterr() == ("", "")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -226,6 +219,23 @@ def test_sampling_depends_on_its_generator_alone(vocabulary: Vocabulary) -> None
     assert runs == [first, second] * 8
 
 
+def test_sentencepiece_has_a_generator_for_each_thread(vocabulary: Vocabulary) -> None:
+    """What sampling relies on: another thread's seed, set in between, changes nothing."""
+
+    def draw(seed: int, between: threading.Barrier | None = None) -> list[int]:
+        sentencepiece.set_random_generator_seed(seed)
+        if between:
+            between.wait(60)
+        processor = vocabulary._processor
+        return processor.encode(SENTENCES[0], enable_sampling=True, alpha=0.4, nbest_size=-1)
+
+    alone = [draw(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(draw, range(4), [threading.Barrier(4)] * 4))
+    assert together == alone
+    assert len({tuple(ids) for ids in alone}) > 1
+
+
 def test_encoding_is_not_sampled(vocabulary: Vocabulary) -> None:
     """T9: dev and translate never differ."""
     before = [vocabulary.encode(sentence) for sentence in SENTENCES]
@@ -304,7 +314,9 @@ def test_a_vocabulary_is_trained_once(tmp_path: Path) -> None:
     assert len(made) == 300
     again = open_vocabulary(path, config=config(), sentences=never)
     assert again.fingerprint == made.fingerprint
-    with pytest.raises(RequestError, match=f"{path} holds 300 pieces, but vocabulary.size is 290"):
+    with pytest.raises(
+        RequestError, match=f"{path} holds 300 pieces, but data.vocabulary.size is 290"
+    ):
         open_vocabulary(path, config=config(size=290), sentences=never)
 
 
@@ -329,13 +341,3 @@ def test_separate_vocabularies_are_refused(tmp_path: Path) -> None:
         open_vocabulary(tmp_path / "workdir" / "model", config=both, sentences=never)
     assert f"{source} (300 pieces) and {target} (310 pieces)" in str(caught.value)
     assert not (tmp_path / "workdir").exists()
-
-
-def test_text_is_read_without_jax() -> None:
-    program = (
-        "import sys, transduce.text.vocabulary, transduce.text.corpora; "
-        "print([name for name in ('jax', 'tensorflow') if name in sys.modules])"
-    )
-    command = [sys.executable, "-c", program]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert answer.stdout == "[]\n"

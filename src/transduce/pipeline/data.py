@@ -1,14 +1,12 @@
 """Everything an experiment reads: its splits, its vocabulary, and the pairs it trains on."""
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etils import epath
 
 from transduce.config import DataConfig, RequestError
 from transduce.pipeline.selection import Pairs, Selection, select
-from transduce.text.corpora import prepare
+from transduce.text.corpora import prepare, training_sentences
 from transduce.text.vocabulary import Vocabulary, open_vocabulary
 
 
@@ -39,10 +37,6 @@ class _Chain:
         raise IndexError(index)
 
 
-def _each(pairs: Pairs) -> Iterator[tuple[str, str]]:
-    return (pairs[index] for index in range(len(pairs)))
-
-
 def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_rows: int) -> Data:
     """Prepares the corpora, opens or trains the vocabulary and selects the training pairs.
 
@@ -60,7 +54,9 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
     vocabulary = open_vocabulary(
         vocabulary_path,
         config=config.vocabulary,
-        sentences=lambda: itertools.chain.from_iterable(_each(splits["train"])),
+        sentences=lambda: training_sentences(
+            [corpus["train"] for corpus in corpora], limit=config.vocabulary.training_sentences
+        ),
     )
     if len(vocabulary) > vocabulary_rows:
         raise RequestError(

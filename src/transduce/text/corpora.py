@@ -179,11 +179,6 @@ def prepare(corpus: CorpusConfig, *, folder: str, cache: str | None = None) -> d
     cannot be written.
     """
     languages = (corpus.source_language, corpus.target_language)
-    if len(set(languages)) == 1:
-        raise RequestError(
-            f"corpus {corpus.name}: source_language and target_language name the two sides and "
-            f"must differ, not both be {languages[0]!r}"
-        )
     texts = _phrasebook() if corpus.builder == "phrasebook" else _files(corpus, folder)
     fingerprints = {name: _fingerprint(pairs) for name, pairs in texts.items()}
     version = str(ParallelText.VERSION)
@@ -268,7 +263,6 @@ def _build(
     """Makes the data set in `directory`, or raises and leaves nothing there."""
     # What is there already was left by a run that was killed.
     shutil.rmtree(directory, ignore_errors=True)
-    tfds.disable_progress_bar()
     try:
         # TFDS prints to standard output, which belongs to results.
         with contextlib.redirect_stdout(None):

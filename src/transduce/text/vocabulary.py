@@ -11,22 +11,17 @@ import io
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import sentencepiece
 from etils import epath
 
+from transduce.arrays import BOS, EOS, PAD, UNK
 from transduce.config import RequestError, VocabularyConfig
-
-PAD, BOS, EOS, UNK = range(4)
-"""As in transduce.arrays, which cannot be imported here because it imports jax."""
 
 _SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"
 """Characters that SentencePiece's trainer keeps for itself."""
-
-_sampling = threading.Lock()
 
 
 class Vocabulary:
@@ -86,14 +81,12 @@ class Vocabulary:
         `rate` must be above 0 and below 1.
         """
         alpha = (1 - rate) / rate if self._is_unigram else rate
-        # SentencePiece draws from a generator of its own. The largest seed would leave that
-        # generator as it is.
-        seed = int(rng.integers(2**32 - 1))
-        with _sampling:
-            sentencepiece.set_random_generator_seed(seed)
-            ids = self._processor.encode(
-                text.replace(_SPACE, "\n"), enable_sampling=True, alpha=alpha, nbest_size=-1
-            )
+        # SentencePiece draws from a generator that each thread has of its own, and takes the
+        # largest seed for none.
+        sentencepiece.set_random_generator_seed(int(rng.integers(2**32 - 1)))
+        ids = self._processor.encode(
+            text.replace(_SPACE, "\n"), enable_sampling=True, alpha=alpha, nbest_size=-1
+        )
         return [*ids, EOS]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -158,8 +151,10 @@ def train_vocabulary(
 def _trainable(sentences: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
     """`sentences` such that the trainer takes them whole; what stops them goes to `failures`.
 
-    The trainer leaves out sentences with U+2585, takes U+2581 for a space, forms no piece over a
-    tab, and takes "\\r" from the end of a sentence. These characters are spelt in bytes.
+    The trainer leaves out sentences with U+2585, takes U+2581 for a space, and strips "\\r" from
+    the end. A tab stands in for the first two and protects the third, as no piece has a tab. So
+    all but "\\r" are always spelt in bytes; so are characters that occur only in the names of
+    symbols, such as <s>.
     """
     reserved = str.maketrans({_SPACE: _BOUNDARY, _UNKNOWN: _BOUNDARY})
     try:
@@ -177,14 +172,14 @@ def _explain(error: RuntimeError, config: VocabularyConfig) -> Exception:
     text = str(error)
     if found := re.search(r"size too high.*<= (\d+)", text):
         return RequestError(
-            f"vocabulary.size {config.size} is too large for this training text: "
+            f"data.vocabulary.size {config.size} is too large for this training text: "
             f"it gives at most {found[1]} pieces"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return RequestError(
-            f"vocabulary.size {config.size} is too small: the special symbols, bytes and "
+            f"data.vocabulary.size {config.size} is too small: the special symbols, bytes and "
             f"characters of this training text alone are {found[1]} pieces (or lower "
-            "vocabulary.character_coverage)"
+            "data.vocabulary.character_coverage)"
         )
     if "sentences_.empty()" in text:
         return RequestError("the training text for the vocabulary has no words")
@@ -234,7 +229,7 @@ def open_vocabulary(
     vocabulary = Vocabulary(path)
     if not config.source_model and len(vocabulary) != config.size:
         raise RequestError(
-            f"{path} holds {len(vocabulary)} pieces, but vocabulary.size is {config.size}: "
+            f"{path} holds {len(vocabulary)} pieces, but data.vocabulary.size is {config.size}: "
             f"set it to {len(vocabulary)}, or use a new workdir"
         )
     return vocabulary

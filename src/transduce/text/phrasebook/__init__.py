@@ -51,7 +51,11 @@ def phrasebook() -> dict[str, list[tuple[str, str]]]:
 
 
 def sentences_by_split() -> dict[str, list[Sentence]]:
-    """The splits of `phrasebook` with each sentence's pairings."""
+    """The splits of `phrasebook` with each sentence's pairings.
+
+    Raises ValueError where the grammar gives one English sentence two translations. Of two
+    English sentences with one translation, the first drawn is kept.
+    """
     rng = Random(2017)
     templates = [template for template, share in TEMPLATES.items() for _ in range(share)]
     german_of: dict[str, str] = {}

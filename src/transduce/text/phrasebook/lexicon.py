@@ -52,13 +52,13 @@ class Verb:
     objects: tuple[Noun, ...] = ()
 
 
-def _entries(table: str) -> dict[str, str]:
+def entries(table: str) -> dict[str, str]:
     """Read "red = rot, blue = blau" as a dictionary."""
     pairs = (entry.split(" = ") for entry in table.split(","))
     return {english.strip(): german.strip() for english, german in pairs}
 
 
-GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
+_GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
 
 # A third German entry is the singular of a weak noun outside the nominative.
 _NOUNS = {
@@ -133,7 +133,6 @@ _NOUNS = {
     "vehicle": """
         car, cars = das Auto, die Autos; bicycle, bicycles = das Fahrrad, die Fahrräder
         motorbike, motorbikes = das Motorrad, die Motorräder; boat, boats = das Boot, die Boote
-        caravan, caravans = der Wohnwagen, die Wohnwagen
         """,
     "transport": """
         train, trains = der Zug, die Züge; bus, buses = der Bus, die Busse
@@ -142,8 +141,8 @@ _NOUNS = {
     "place": """
         museum, museums = das Museum, die Museen; hotel, hotels = das Hotel, die Hotels
         station, stations = der Bahnhof, die Bahnhöfe; church, churches = die Kirche, die Kirchen
-        restaurant, restaurants = das Restaurant, die Restaurants; cinema, cinemas = das Kino, die Kinos
-        pharmacy, pharmacies = die Apotheke, die Apotheken
+        restaurant, restaurants = das Restaurant, die Restaurants
+        pharmacy, pharmacies = die Apotheke, die Apotheken; cinema, cinemas = das Kino, die Kinos
         castle, castles = das Schloss, die Schlösser; market, markets = der Markt, die Märkte
         park, parks = der Park, die Parks; theatre, theatres = das Theater, die Theater
         library, libraries = die Bibliothek, die Bibliotheken
@@ -171,7 +170,7 @@ def _noun(kind: str, entry: str) -> Noun:
     article, singular = german[0].split(" ")
     forms = [form.split(" ")[1] for form in german]
     oblique = forms[2] if len(forms) > 2 else singular
-    return Noun(kind, english[0], english[1], singular, GENDERS[article], forms[1], oblique)
+    return Noun(kind, english[0], english[1], singular, _GENDERS[article], forms[1], oblique)
 
 
 NOUNS = {
@@ -188,7 +187,7 @@ def nouns(names: str) -> tuple[Noun, ...]:
     )
 
 
-ADJECTIVES = _entries("""
+ADJECTIVES = entries("""
     young = jung, old = alt, tall = groß, big = groß, small = klein, friendly = freundlich,
     nice = nett, polite = höflich, famous = berühmt, new = neu, heavy = schwer, cheap = billig,
     expensive = teuer, red = rot, blue = blau, green = grün, black = schwarz, white = weiß,
@@ -305,7 +304,7 @@ GIVING = _verbs("""
     lend lends lending lent = leihen leiht hat geliehen \
         : the a this own : thing clothes vehicle suitcase bag rucksack
     """)
-CITIES = _entries("""
+CITIES = entries("""
     Berlin = Berlin, Hamburg = Hamburg, Munich = München, Cologne = Köln, Vienna = Wien,
     Zurich = Zürich, Dresden = Dresden, Salzburg = Salzburg
     """)
@@ -363,12 +362,12 @@ MODALS = {
     "want to": ("will", "wollen"),
     "would like to": ("möchte", "möchten"),
 }
-POSSESSIVES = _entries("my = mein, your = Ihr, his = sein, her = ihr, our = unser, their = ihr")
-WEEKDAYS = _entries("""
+POSSESSIVES = entries("my = mein, your = Ihr, his = sein, her = ihr, our = unser, their = ihr")
+WEEKDAYS = entries("""
     Monday = Montag, Tuesday = Dienstag, Wednesday = Mittwoch, Thursday = Donnerstag,
     Friday = Freitag, Saturday = Samstag, Sunday = Sonntag
     """)
-MONTHS = _entries("""
+MONTHS = entries("""
     January = Januar, February = Februar, March = März, April = April, May = Mai, June = Juni,
     July = Juli, August = August, September = September, October = Oktober,
     November = November, December = Dezember
@@ -391,7 +390,7 @@ _TIMES = {
 _ON_WEEKDAYS = {"present": ("on", "am"), "past": ("last", "letzten"), "habit": ("every", "jeden")}
 # By tense, since each goes with one: the present also tells what is planned.
 TIMES = {
-    tense: _entries(table)
+    tense: entries(table)
     | {
         f"{_ON_WEEKDAYS[tense][0]} {english}": f"{_ON_WEEKDAYS[tense][1]} {german}"
         for english, german in WEEKDAYS.items()

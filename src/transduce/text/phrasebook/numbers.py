@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from transduce.text.phrasebook.lexicon import MONTHS
+from transduce.text.phrasebook.lexicon import MONTHS, entries
 
 
 class Pair(NamedTuple):
@@ -12,40 +12,43 @@ class Pair(NamedTuple):
     german: str
 
 
-_ENGLISH_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
-_ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_GERMAN_UNITS = (
-    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
-).split()
-_GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+def _pairs(table: str) -> list[Pair]:
+    return [Pair(english, german) for english, german in entries(table).items()]
+
+
+_BELOW_TWENTY = _pairs("""
+    zero = null, one = eins, two = zwei, three = drei, four = vier, five = fünf, six = sechs,
+    seven = sieben, eight = acht, nine = neun, ten = zehn, eleven = elf, twelve = zwölf,
+    thirteen = dreizehn, fourteen = vierzehn, fifteen = fünfzehn, sixteen = sechzehn,
+    seventeen = siebzehn, eighteen = achtzehn, nineteen = neunzehn
+    """)
+_TENS = _pairs("""
+    twenty = zwanzig, thirty = dreißig, forty = vierzig, fifty = fünfzig, sixty = sechzig,
+    seventy = siebzig, eighty = achtzig, ninety = neunzig
+    """)
 
 
 def number_words(number: int) -> Pair:
-    """A number from 1 to 999 in words: "twenty-one" is "einundzwanzig"."""
+    """A number from 0 to 999 in words: "twenty-one" is "einundzwanzig"."""
     hundreds, rest = divmod(number, 100)
-    english, german = _below_hundred(rest)
+    below = _below_hundred(rest)
     if not hundreds:
-        return Pair(english, german)
-    english_hundreds = f"{_ENGLISH_UNITS[hundreds]} hundred"
-    german_hundreds = "hundert" if hundreds == 1 else f"{_GERMAN_UNITS[hundreds]}hundert"
+        return below
+    english, german = _BELOW_TWENTY[hundreds]
+    above = Pair(f"{english} hundred", "hundert" if hundreds == 1 else f"{german}hundert")
     if not rest:
-        return Pair(english_hundreds, german_hundreds)
-    return Pair(f"{english_hundreds} and {english}", german_hundreds + german)
+        return above
+    return Pair(f"{above.english} and {below.english}", above.german + below.german)
 
 
 def _below_hundred(number: int) -> Pair:
     if number < 20:
-        return Pair(_ENGLISH_UNITS[number], _GERMAN_UNITS[number])
-    tens, unit = divmod(number, 10)
-    english, german = _ENGLISH_TENS[tens - 2], _GERMAN_TENS[tens - 2]
-    if not unit:
-        return Pair(english, german)
-    german_unit = "ein" if unit == 1 else _GERMAN_UNITS[unit]
-    return Pair(f"{english}-{_ENGLISH_UNITS[unit]}", f"{german_unit}und{german}")
+        return _BELOW_TWENTY[number]
+    tens, unit = _TENS[number // 10 - 2], _BELOW_TWENTY[number % 10]
+    if unit.english == "zero":
+        return tens
+    german = "ein" if unit.german == "eins" else unit.german
+    return Pair(f"{tens.english}-{unit.english}", f"{german}und{tens.german}")
 
 
 def price(euros: int, cents: int) -> Pair:
