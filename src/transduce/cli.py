@@ -162,9 +162,16 @@ def run(arguments: Sequence[str]) -> int:
                 f"no verb {arguments[0]!r}" + (f"; did you mean {near[0]}?" if near else "")
             )
         VERBS[arguments[0]](arguments[1:])
+        sys.stdout.flush()
     except RequestError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever reads the output wants no more, as `head` does. The rest of it must not fail
+        # once more when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print("transduce: standard output was closed before all was written", file=sys.stderr)
+        return 141
     except KeyboardInterrupt:
         print("transduce: interrupted", file=sys.stderr)
         return 130

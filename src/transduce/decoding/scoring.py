@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transduce.arrays import Array, Batch, Float, Tokens
+from transduce.config import RequestError
 from transduce.decoding.blocks import blocks, rectangle, width_for
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary
@@ -24,12 +25,15 @@ def score_pairs(
 ) -> Iterator[float]:
     """log P(target | source) of each pair, in order: the sum over its pieces and EOS.
 
-    An empty target scores as EOS alone. Nothing is cut.
+    An empty target scores as EOS alone. Nothing is cut: raises `RequestError` for a line that is
+    longer than a model's learned positions.
     """
+    first = 1
     for part in batched(pairs, block_rows * _BLOCKS_AT_A_TIME):
         sources = vocabulary.encode_many([source for source, _ in part])
         targets = vocabulary.encode_many([target for _, target in part])
-        yield from score_ids(model, sources, targets, block_rows=block_rows)
+        yield from score_ids(model, sources, targets, block_rows=block_rows, first=first)
+        first += len(part)
 
 
 def score_ids(
@@ -38,8 +42,21 @@ def score_ids(
     targets: Sequence[Sequence[int]],
     *,
     block_rows: int,
+    first: int = 1,
 ) -> list[float]:
-    """log P of token sequences that end with EOS, each given its source."""
+    """log P of token sequences that end with EOS, each given its source.
+
+    Raises `RequestError` for a sequence that is longer than a model's learned positions; `first`
+    is the number that errors give to the first pair.
+    """
+    if model.config.positions == "learned":
+        for number, pair in enumerate(zip(sources, targets, strict=True), start=first):
+            length, places = max(map(len, pair)), model.config.learned_positions
+            if length > places:
+                raise RequestError(
+                    f"line {number}: {length} tokens are more than model.learned_positions "
+                    f"({places})"
+                )
     results = [0.0] * len(sources)
     shapes = [
         (width_for(len(source)), width_for(len(target)))

@@ -15,7 +15,7 @@ from jax import lax
 from transduce.arrays import BOS, EOS, PAD, Array, Bool, Float, Int
 
 IMPOSSIBLE = -1e9
-"""The score of what is no hypothesis; finite, so that sums of it stay finite."""
+"""The log-probability of what is no hypothesis; finite, so that sums of it stay finite."""
 
 
 class State(Protocol):
@@ -44,7 +44,7 @@ class Hypotheses:
     log_probabilities: Float[Array, "B K"]
     """Natural logarithm, the sum over all pieces and EOS."""
     scores: Float[Array, "B K"]
-    """The log-probability over the length penalty."""
+    """The log-probability over the length penalty; -inf where there is no hypothesis."""
 
 
 @jax.tree_util.register_dataclass
@@ -74,14 +74,19 @@ def beam_search[S: State](
     limits: Int[Array, "B"],
     beams: int,
     length: int,
+    vocabulary: int,
     alpha: float,
 ) -> Hypotheses:
-    """The best finished hypotheses of each row, from BOS on.
+    """The best finished hypotheses of each row, from BOS on; one beam is greedy search.
 
     `limits` is the largest number of pieces before EOS of each row, at most `length` - 1; a
-    hypothesis that reaches it can only end. A row goes on until its best live hypothesis, even
-    at the most favourable length left, cannot beat its worst finished one. What a row finds
-    does not depend on the other rows.
+    hypothesis that reaches it can only end. The hypothesis of EOS alone is one like the others.
+    Ids below `vocabulary` may be written, but for PAD and BOS; the probabilities are those of
+    the whole softmax, as in forced scoring.
+
+    A row goes on until its best live hypothesis, even at the most favourable length left, cannot
+    beat its worst finished one. What a row finds does not depend on the other rows. It finds no
+    hypothesis only where logits are not finite.
     """
     rows = limits.shape[0]
     empty = jnp.full((rows, beams, length), PAD, jnp.int32)
@@ -95,7 +100,7 @@ def beam_search[S: State](
             ids=empty,
             lengths=jnp.zeros((rows, beams), jnp.int32),
             log_probabilities=impossible,
-            scores=impossible,
+            scores=jnp.full_like(impossible, -jnp.inf),
         ),
         done=jnp.zeros(rows, bool),
         state=state,
@@ -105,13 +110,13 @@ def beam_search[S: State](
         return ~jnp.all(search.done)
 
     def advance(search: _Search[S]) -> _Search[S]:
-        return _advance(search, step, limits=limits, alpha=alpha)
+        return _advance(search, step, limits=limits, vocabulary=vocabulary, alpha=alpha)
 
     return lax.while_loop(unfinished, advance, search).finished
 
 
 def _advance[S: State](
-    search: _Search[S], step: Step[S], *, limits: Array, alpha: float
+    search: _Search[S], step: Step[S], *, limits: Array, vocabulary: int, alpha: float
 ) -> _Search[S]:
     rows, beams, _ = search.live_ids.shape
     previous = lax.dynamic_index_in_dim(
@@ -119,14 +124,15 @@ def _advance[S: State](
     )
     previous = jnp.where(search.length == 0, BOS, previous)  # [B, K]
     logits, state = step(previous, search.length, search.state)
-    scores = _next_scores(logits, search.live_scores, ended=search.length >= limits)  # [B, K, V]
+    width = logits.shape[-1]
+    allowed = _allowed(width, vocabulary, ended=search.length >= limits)  # [B, V]
+    scores = _next_scores(logits, search.live_scores, allowed)  # [B, K, V]
 
     # At most K of the 2K best candidates end, since only one of each parent's does; so K that
-    # do not end remain.
-    vocabulary = scores.shape[-1]
-    count = min(2 * beams, beams * vocabulary)
+    # do not end remain. Greedy search looks at the best one alone, and ends when that is EOS.
+    count = 1 if beams == 1 else min(2 * beams, beams * width)
     top, index = lax.top_k(scores.reshape(rows, -1), count)  # [B, 2K]
-    parents, pieces = index // vocabulary, index % vocabulary
+    parents, pieces = index // width, index % width
     ids = _take(search.live_ids, parents)  # [B, 2K, T]
     ids = lax.dynamic_update_slice_in_dim(ids, pieces[..., None], search.length, axis=2)
 
@@ -137,7 +143,7 @@ def _advance[S: State](
         ids=ids,
         lengths=jnp.where(ends, length, 0),
         log_probabilities=jnp.where(ends, top, IMPOSSIBLE),
-        scores=jnp.where(ends, top / length_penalty(length, alpha), IMPOSSIBLE),
+        scores=jnp.where(ends, top / length_penalty(length, alpha), -jnp.inf),
     )
     finished = _best(search.finished, candidates, beams)
     finished = jax.tree.map(
@@ -162,13 +168,21 @@ def _advance[S: State](
     )
 
 
-def _next_scores(logits: Array, live_scores: Array, *, ended: Bool[Array, "B"]) -> Array:
-    """Log-probabilities of the live hypotheses with each piece after them, [B, K, V]."""
+def _allowed(width: int, vocabulary: int, *, ended: Bool[Array, "B"]) -> Bool[Array, "B V"]:
+    """The pieces that may come next; where a row has ended, EOS alone."""
+    pieces = jnp.arange(width)
+    written = (pieces < vocabulary) & (pieces != PAD) & (pieces != BOS)
+    return written & ((pieces == EOS) | ~ended[:, None])
+
+
+def _next_scores(
+    logits: Float[Array, "B K V"], live_scores: Float[Array, "B K"], allowed: Bool[Array, "B V"]
+) -> Float[Array, "B K V"]:
+    """Log-probabilities of the live hypotheses with each piece after them."""
+    logits = logits.astype(jnp.float32)
     log_z = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     scores = live_scores[..., None] + (logits - log_z)
-    pieces = jnp.arange(logits.shape[-1])
-    banned = (pieces == PAD) | (pieces == BOS) | (ended[:, None, None] & (pieces != EOS))
-    return jnp.where(banned, IMPOSSIBLE, scores)
+    return jnp.where(allowed[:, None], scores, IMPOSSIBLE)
 
 
 def _best(old: Hypotheses, new: Hypotheses, beams: int) -> Hypotheses:

@@ -16,9 +16,12 @@ def evaluate(
 ) -> None:
     """Writes BLEU and chrF of the translations of `source`, with signatures, as JSON.
 
-    Raises `RequestError` before translating when a reference is not as long as the source.
+    Raises `RequestError` before translating when a reference is not as long as the source, or
+    the source is empty.
     """
     sources = list(read_lines(source))
+    if not sources:
+        raise RequestError(f"{source} is empty: there must be at least one line to score")
     texts = [list(read_lines(path)) for path in references]
     for path, text in zip(references, texts, strict=True):
         if len(text) != len(sources):
