@@ -24,7 +24,7 @@ def experiment() -> Experiment:
     return Experiment(
         name="phrasebook",
         model=ModelConfig(
-            vocabulary_size=1024,
+            vocabulary_size=2000,
             encoder_layers=2,
             decoder_layers=2,
             d_model=128,
@@ -43,18 +43,18 @@ def experiment() -> Experiment:
                     target_language="de",
                 ),
             ),
-            vocabulary=VocabularyConfig(size=1024),
+            vocabulary=VocabularyConfig(size=2000),
             readers=4,
             rows=32,
             row_length=64,
         ),
-        optimizer=OptimizerConfig(warmup_steps=400, peak_learning_rate=3e-3),
+        optimizer=OptimizerConfig(warmup_steps=300, peak_learning_rate=3e-3),
         training=TrainingConfig(
-            steps=1500,
-            log_every=100,
-            evaluate_every=500,
+            steps=1200,
+            log_every=50,
+            evaluate_every=400,
             evaluation_sentences=200,
-            save_every=500,
+            save_every=400,
             keep=3,
         ),
     )

@@ -8,7 +8,8 @@ tensorboard/        the same for TensorBoard
 translations/       what evaluations translated
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -79,25 +80,45 @@ class Workdir:
             raise RequestError(
                 f"{self.path}: not a workdir of transduce train: it has no config.json"
             )
-        return from_json(self.config.read_text(), origin=str(self.config))
+        try:
+            text = self.config.read_bytes().decode()
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{self.config}: not UTF-8: {error}") from error
+        return from_json(text, origin=str(self.config))
 
-    def begin(self, experiment: Experiment) -> None:
+    @contextlib.contextmanager
+    def begin(self, experiment: Experiment) -> Iterator[None]:
         """Makes the workdir, or checks that the run in it is this one, and writes the config.
 
+        A context, in which the data is made ready. When that fails, a workdir that was made here
+        is taken back, so that the corrected request finds its place free.
         Raises `RequestError` that lists the fields in which another experiment differs.
         """
-        if self.config.exists():
+        new = not self.config.exists()
+        if not new:
             self._require_same(experiment)
-        elif self.path.exists() and any(self.path.iterdir()):
-            raise RequestError(
-                f"{self.path}: neither empty nor a workdir (it has no config.json); "
-                "choose another --workdir"
-            )
+        made = not self.path.exists()
+        temporary = self.path / ".config.json"
         try:
+            if new and not made and any(self.path.iterdir()):
+                raise RequestError(
+                    f"{self.path}: neither empty nor a workdir (it has no config.json); "
+                    "choose another --workdir"
+                )
             self.path.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(to_json(experiment))
+            temporary.write_bytes(to_json(experiment).encode())
+            temporary.replace(self.config)
         except OSError as error:
             raise RequestError(f"{self.path}: cannot write: {error.strerror}") from error
+        try:
+            yield
+        except BaseException:
+            if new:
+                self.config.unlink()
+                self.vocabulary.unlink(missing_ok=True)
+            if made:
+                self.path.rmdir()
+            raise
 
     def _require_same(self, experiment: Experiment) -> None:
         old, new = flatten(self.read_experiment()), flatten(experiment)
@@ -197,7 +218,8 @@ def load_model(workdir: Workdir, like: Any, *, step: int | None = None, average:
     `average` K the parameters are the mean of the newest K (section 6.1), kept in float32 or
     wider. Raises `RequestError` when the workdir has no such checkpoint.
     """
-    options = ocp.CheckpointManagerOptions(read_only=True)
+    # Nothing is written without a save; read_only=True would log three warnings.
+    options = ocp.CheckpointManagerOptions(create=False)
     if not workdir.checkpoints.exists():
         raise RequestError(f"{workdir.path}: holds no checkpoint yet")
     with ocp.CheckpointManager(

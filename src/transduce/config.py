@@ -182,6 +182,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _positive("data", self, "readers rows row_length packing_bins prefetch")
+        _not_negative("data", self, "seed")
         _fraction("data", self, "subword_sampling")
         _require(
             self.rows % self.readers == 0,
@@ -258,7 +259,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _positive("training", self, "steps accumulation log_every save_every keep")
         _fraction("training", self, "label_smoothing")
-        _not_negative("training", self, "evaluate_every evaluation_sentences samples")
+        _not_negative("training", self, "evaluate_every evaluation_sentences samples seed")
 
 
 @dataclass(frozen=True, kw_only=True)

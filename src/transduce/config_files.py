@@ -100,11 +100,16 @@ def load_experiment(path: str) -> Experiment:
             code = compile(file.read(), path, "exec")
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise RequestError(f"{path}: cannot read the experiment: {error}") from error
-    exec(code, module.__dict__)
-    make = getattr(module, "experiment", None)
-    if not callable(make):
-        raise RequestError(f"{path}: must define a function experiment() -> Experiment")
-    made = make()
+    try:
+        exec(code, module.__dict__)
+        make = getattr(module, "experiment", None)
+        if not callable(make):
+            raise RequestError("must define a function experiment() -> Experiment")
+        made = make()
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from error
+    except Exception as error:
+        raise RequestError(f"{path}: does not run: {type(error).__name__}: {error}") from error
     if not isinstance(made, Experiment):
         raise RequestError(f"{path}: experiment() must return an Experiment, not {made!r}")
     return made

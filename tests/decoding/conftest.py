@@ -82,7 +82,7 @@ def random_model(config: ModelConfig, *, seed: int = 4) -> Transformer:
     decoder.feed_forward.out[...] *= 6
     decoder.cross_attention.out[...] *= 6
     end = model.table[EOS] / jnp.linalg.norm(model.table[EOS])
-    decoder.feed_forward.out_bias[...] += 1.5 * config.d_model**0.5 * end
+    decoder.feed_forward.out_bias[...] += 1.5 * config.d_model**0.5 * end[None]
     model.table[...] *= 2
     # Where a checkpoint's parameters are put, so that one compilation serves both.
     return jax.device_put(model, jax.local_devices()[0])

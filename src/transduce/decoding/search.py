@@ -170,7 +170,7 @@ def _advance[S: State](
 
 def _allowed(width: int, vocabulary: int, *, ended: Bool[Array, "B"]) -> Bool[Array, "B V"]:
     """The pieces that may come next; where a row has ended, EOS alone."""
-    pieces = jnp.arange(width)
+    pieces = jnp.arange(width)[None]
     written = (pieces < vocabulary) & (pieces != PAD) & (pieces != BOS)
     return written & ((pieces == EOS) | ~ended[:, None])
 

@@ -53,10 +53,10 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         inner = jnp.einsum("btd,df->btf", x, gathered(self.into, self.dtype))
-        inner = jax.nn.relu(inner + self.into_bias[...].astype(self.dtype))
+        inner = jax.nn.relu(inner + self.into_bias[...].astype(self.dtype)[None, None])
         layout = out_sharding("batch", None, None)
         out = jnp.einsum("btf,fd->btd", inner, gathered(self.out, self.dtype), out_sharding=layout)
-        return out + self.out_bias[...].astype(self.dtype)
+        return out + self.out_bias[...].astype(self.dtype)[None, None]
 
 
 class Residual(nnx.Module):

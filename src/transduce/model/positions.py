@@ -27,4 +27,7 @@ def rotate(x: Float[Array, "B T N H"], positions: Int[Array, "B T"]) -> Float[Ar
 
 def _angles(positions: Array, width: int, dtype: jnp.dtype) -> Array:
     exponents = jnp.arange(0, width, 2, dtype=dtype) / width
-    return positions[..., None].astype(dtype) * jnp.power(10_000.0, -exponents).astype(dtype)
+    return (
+        positions[..., None].astype(dtype)
+        * jnp.power(10_000.0, -exponents).astype(dtype)[None, None]
+    )

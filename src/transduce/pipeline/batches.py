@@ -35,22 +35,22 @@ class _Pick:
 
 
 @dataclass(frozen=True)
-class _Tokenize(grain.transforms.RandomMap):
+class _Tokenize:
     vocabulary: Vocabulary
     sampling: float
     row_length: int
 
-    def random_map(self, element: Any, rng: np.random.Generator) -> Row:
-        source, target = (self._ids(text, rng) for text in element)
+    def __call__(self, pair: tuple[str, str], rng: np.random.Generator) -> Row:
+        source, target = (self._ids(text, rng) for text in pair)
         return {"source": source, "target": target}
 
     def _ids(self, text: str, rng: np.random.Generator) -> np.ndarray:
-        ids = self.vocabulary.encode(text)
         if self.sampling:
-            sampled = self.vocabulary.sample(text, rng, self.sampling)
+            ids = self.vocabulary.sample(text, rng, self.sampling)
             # A sampled segmentation is longer; the pair was chosen because the plain one fits.
-            ids = sampled if len(sampled) <= self.row_length else ids
-        return np.array(ids, np.int32)
+            if len(ids) <= self.row_length:
+                return np.array(ids, np.int32)
+        return np.array(self.vocabulary.encode(text), np.int32)
 
 
 def training_batches(
@@ -105,20 +105,21 @@ def _batch(rows: Row) -> Batch:
 
 
 def evaluation_batches(
-    pairs: Pairs, vocabulary: Vocabulary, config: DataConfig, *, rows: int
+    pairs: Pairs, vocabulary: Vocabulary, config: DataConfig, *, rows: int, multiple: int = 1
 ) -> Iterator[Batch]:
-    """Every pair exactly once, packed, in batches of `rows` rows, the last filled up with PAD.
+    """Every pair exactly once, packed, in batches of equal shape, the last filled up with PAD.
 
-    Rows are `config.row_length` wide, or the next multiple of it that holds the longest side,
-    so that no pair is left out.
+    They are [rows, config.row_length]. When a side is longer than that, so that no pair is left
+    out, rows are a multiple of it wide, and fewer, so that a batch has as many tokens; their
+    number is a multiple of `multiple`, of which `rows` is one.
     """
-    everything = np.arange(len(pairs))
-    examples = [
-        _Tokenize(vocabulary, 0.0, 0).random_map(pair, np.random.default_rng(0))
-        for pair in map(_Pick(pairs, everything).__getitem__, everything)
-    ]
+    tokenize = _Tokenize(vocabulary, 0.0, 0)
+    generator = np.random.default_rng(0)  # asked for, and not used without sampling
+    examples = [tokenize(pair, generator) for pair in pairs]
     longest = max(len(ids) for example in examples for ids in example.values())
-    width = -(-longest // config.row_length) * config.row_length
+    widening = -(-longest // config.row_length)
+    width = widening * config.row_length
+    rows = max(rows // multiple // widening, 1) * multiple
     packed = grain.experimental.FirstFitPackIterDataset(
         grain.MapDataset.source(examples).to_iter_dataset(grain.ReadOptions(num_threads=0)),
         length_struct={"source": width, "target": width},

@@ -1,5 +1,7 @@
 """Everything an experiment reads: its splits, its vocabulary, and the pairs it trains on."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etils import epath
@@ -30,11 +32,15 @@ class _Chain:
         return sum(len(part) for part in self.parts)
 
     def __getitem__(self, index: int, /) -> tuple[str, str]:
+        index = range(len(self))[index]
         for part in self.parts:
             if index < len(part):
                 return part[index]
             index -= len(part)
-        raise IndexError(index)
+        raise AssertionError("an index below len(self) lies in a part")
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return itertools.chain.from_iterable(self.parts)
 
 
 def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_rows: int) -> Data:

@@ -12,10 +12,11 @@ from transduce.text.vocabulary import Vocabulary
 
 
 class Pairs(Protocol):
-    """Source and target text, by random access."""
+    """Source and target text, by random access and one after the other."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> tuple[str, str]: ...
+    def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
 
 _PAIRS_AT_A_TIME = 8192
@@ -49,15 +50,16 @@ def select(pairs: Pairs, vocabulary: Vocabulary, *, row_length: int) -> Selectio
 
     Raises `RequestError` when none is left.
     """
-    kept, empty, too_long, source_tokens, target_tokens = [], 0, 0, 0, 0
-    for start, (sources, targets) in _blocks(pairs):
+    kept, start, empty, too_long, source_tokens, target_tokens = [], 0, 0, 0, 0, 0
+    for block in batched(pairs, _PAIRS_AT_A_TIME):
+        sources, targets = zip(*block, strict=True)
         lengths = [
             np.array([len(ids) for ids in vocabulary.encode_many(side)])
             for side in (sources, targets)
         ]
-        blank = np.array(
-            [not (s.strip() and t.strip()) for s, t in zip(sources, targets, strict=True)]
-        )
+        # Of a side that is not blank, a normalising vocabulary may leave nothing but EOS.
+        blank = np.minimum(*lengths) == 1
+        blank |= [not (s.strip() and t.strip()) for s, t in zip(sources, targets, strict=True)]
         longest = np.maximum(*lengths)
         fits = ~blank & (longest <= row_length)
         empty += int(blank.sum())
@@ -65,6 +67,7 @@ def select(pairs: Pairs, vocabulary: Vocabulary, *, row_length: int) -> Selectio
         source_tokens += int(lengths[0][fits].sum())
         target_tokens += int(lengths[1][fits].sum())
         kept.append(start + np.flatnonzero(fits))
+        start += len(block)
     selection = Selection(
         kept=np.concatenate(kept) if kept else np.zeros(0, np.int64),
         pairs=len(pairs),
@@ -78,9 +81,3 @@ def select(pairs: Pairs, vocabulary: Vocabulary, *, row_length: int) -> Selectio
             f"no training pair is left: {selection}; data.row_length is {row_length}"
         )
     return selection
-
-
-def _blocks(pairs: Pairs) -> Iterator[tuple[int, tuple[list[str], list[str]]]]:
-    for block in batched(range(len(pairs)), _PAIRS_AT_A_TIME):
-        texts = [pairs[index] for index in block]
-        yield block[0], ([source for source, _ in texts], [target for _, target in texts])

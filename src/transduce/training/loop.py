@@ -1,6 +1,7 @@
 """A run, from an experiment and a workdir to a trained model."""
 
 import time
+from contextlib import closing
 
 import jax
 
@@ -19,9 +20,6 @@ from transduce.training.step import (
 )
 from transduce.training.window import Window
 
-_PROFILED = range(10, 13)
-"""Updates after the run's first that `--profile` traces."""
-
 
 def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) -> None:
     """Trains until training.steps, from the newest checkpoint in `workdir` if there is one.
@@ -37,43 +35,51 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             f"data.rows ({experiment.data.rows}) does not divide over mesh.data x mesh.fsdp x "
             f"training.accumulation ({shares})"
         )
-    workdir.begin(experiment)
-    with Monitor(workdir) as monitor, Checkpoints(workdir, keep=config.keep) as checkpoints:
-        # ---- Data ------------------------------------------------------------------------
+    like = abstract_state(experiment, mesh)
+
+    # ---- Data ----------------------------------------------------------------------------
+    with workdir.begin(experiment):
         began = time.perf_counter()
         data = prepare_data(
             experiment.data,
             vocabulary_path=workdir.vocabulary,
             vocabulary_rows=experiment.model.vocabulary_size,
         )
-        monitor.say(f"Data      {data.selection}; {time.perf_counter() - began:.1f} s")
-        batches = iter(
-            training_batches(
-                data.splits["train"],
-                data.selection.kept,
-                data.vocabulary,
-                experiment.data,
-                place=lambda batch: place(mesh, batch),
-            )
-        )
+        assess = Assessment(experiment, mesh, workdir, data)
+        prepared = f"{data.selection}; {time.perf_counter() - began:.1f} s"
+    dataset = training_batches(
+        data.splits["train"],
+        data.selection.kept,
+        data.vocabulary,
+        experiment.data,
+        place=lambda batch: place(mesh, batch),
+    )
+    with (
+        Monitor(workdir) as monitor,
+        Checkpoints(workdir, keep=config.keep) as checkpoints,
+        closing(iter(dataset)) as batches,
+    ):
+        count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
+        monitor.say(f"Data      {prepared}")
+        monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
 
         # ---- State: new, or the newest checkpoint's --------------------------------------
-        count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
-        monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
         first = checkpoints.latest() or 0
         if first:
-            like = abstract_state(experiment, mesh)
             state, position = checkpoints.restore(first, like)
             batches.set_state(position)
             monitor.say(f"Continues after step {first:,} of {workdir.path}")
         else:
             state = initial_state_on(experiment, mesh)
-        assess = Assessment(experiment, mesh, workdir, monitor, data)
+        final = max(first, config.steps)
+        if first == final:
+            monitor.say(f"Nothing to train: training.steps is {config.steps:,}")
 
         # ---- Updates ---------------------------------------------------------------------
         window = Window(experiment, monitor)
         step = None
-        for number in range(first + 1, config.steps + 1):
+        profiled = _profiled(first, final) if profile else range(0)
+        for number in range(first + 1, final + 1):
             batch = next(batches)
             if step is None:
                 began = time.perf_counter()
@@ -82,16 +88,19 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                 monitor.record("compile", number, seconds=round(seconds, 3))
                 monitor.say(f"Compiled  the training step in {seconds:.1f} s")
                 window.restart()
-            if profile and number - first == _PROFILED.start:
+            if profiled and number == profiled[0]:
+                window.drain()
                 jax.profiler.start_trace(str(workdir.path / "profile"))
+                window.restart()
             state, metrics = step(state, batch)
             window.add(number, metrics)
-            if profile and number - first == _PROFILED.stop:
+            if profiled and number == profiled[-1]:
                 window.drain()
                 jax.profiler.stop_trace()
                 monitor.say(f"Profile   {workdir.path / 'profile'}")
+                window.restart()
 
-            last = number == config.steps
+            last = number == final
             if last or number % config.log_every == 0:
                 window.report()
             if last or number % config.save_every == 0:
@@ -100,12 +109,18 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                 window.restart()
             if config.evaluate_every and number % config.evaluate_every == 0 and not last:
                 window.drain()
-                assess("dev", state.model, number)
+                assess(monitor, "dev", state.model, number)
                 window.restart()
 
         # ---- The result ------------------------------------------------------------------
-        assess("dev", state.model, config.steps)
+        assess(monitor, "dev", state.model, final)
         if "test" in data.splits:
-            assess("test", state.model, config.steps)
+            assess(monitor, "test", state.model, final)
         monitor.say(f"Workdir   {workdir.path}")
         monitor.say(f"Next      echo 'A sentence.' | transduce translate {workdir.path}")
+
+
+def _profiled(first: int, final: int) -> range:
+    """The three updates after `first` to trace: not the first ones, if there are others."""
+    start = max(first + 1, min(first + 10, final - 2))
+    return range(start, min(start + 3, final + 1))

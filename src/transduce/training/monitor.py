@@ -1,6 +1,7 @@
 """What a run says while it goes: metrics.jsonl, TensorBoard, and lines for its user."""
 
 import json
+import secrets
 import time
 from types import TracebackType
 from typing import Self
@@ -17,7 +18,9 @@ class Monitor:
 
     def __init__(self, workdir: Workdir):
         self._file = workdir.metrics.open("a")
-        self._tensorboard = SummaryWriter(str(workdir.tensorboard))
+        # The name of its file is otherwise that of any other begun in the same second.
+        suffix = f".{secrets.token_hex(4)}"
+        self._tensorboard = SummaryWriter(str(workdir.tensorboard), filename_suffix=suffix)
         self._console = Console(stderr=True, soft_wrap=True, highlight=False)
         self._live: Status | None = None
 

@@ -1,5 +1,6 @@
 """The training objective (section 5.4): cross-entropy with label smoothing, summed over tokens."""
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -42,7 +43,7 @@ def cross_entropy(logits: Float[Array, "B T V"], batch: Batch, *, smoothing: flo
     weights = (batch.target.segments != 0).astype(logits.dtype)
     log_z = jax.nn.logsumexp(logits, axis=-1)
     # A one-hot contraction, not a gather, so that the vocabulary may be divided over devices.
-    hot = labels[..., None] == jnp.arange(logits.shape[-1])
+    hot = labels[..., None] == jnp.arange(logits.shape[-1])[None, None]
     chosen = jnp.sum(jnp.where(hot, logits, 0), axis=-1)
     log_loss = log_z - chosen
     loss = log_z - (1 - smoothing) * chosen - smoothing * jnp.mean(logits, axis=-1)
@@ -52,3 +53,9 @@ def cross_entropy(logits: Float[Array, "B T V"], batch: Batch, *, smoothing: flo
         tokens=jnp.sum(weights),
         source_tokens=jnp.sum((batch.source.segments != 0).astype(logits.dtype)),
     )
+
+
+def perplexity(log_loss: float, tokens: float) -> float:
+    """exp of the mean cross-entropy (section 6.1); infinite when that is beyond a float."""
+    mean = log_loss / tokens
+    return math.exp(mean) if mean < 700 else math.inf

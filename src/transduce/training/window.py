@@ -7,6 +7,7 @@ import jax
 
 from transduce.config import Experiment
 from transduce.training.monitor import Monitor, duration
+from transduce.training.objective import perplexity
 from transduce.training.step import StepMetrics
 
 
@@ -65,8 +66,8 @@ class Window:
         padded = data.rows * data.row_length * updates
         values = {
             "loss": sum(float(metrics.sums.loss) for _, metrics in self._done) / tokens,
-            "perplexity": math.exp(
-                sum(float(metrics.sums.log_loss) for _, metrics in self._done) / tokens
+            "perplexity": perplexity(
+                sum(float(metrics.sums.log_loss) for _, metrics in self._done), tokens
             ),
             "learning_rate": float(last.learning_rate),
             "gradient_norm": sum(float(m.gradient_norm) for _, m in self._done) / updates,

@@ -1,0 +1,26 @@
+"""Settings of the whole test session."""
+
+import jax
+import pytest
+
+# Eight devices in this process alone: unlike XLA_FLAGS, the setting does not reach the programs
+# that tests start. A test that wants one device takes jax.devices()[:1].
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
+# A vector that meets a matrix says by [None] along which axis it is repeated.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-goldens",
+        action="store_true",
+        help="write tests/goldens/ anew instead of comparing with it; look at the difference",
+    )
+
+
+@pytest.fixture
+def x64():
+    """float64 for the length of a test."""
+    with jax.enable_x64(True):
+        yield
