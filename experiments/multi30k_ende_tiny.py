@@ -54,8 +54,8 @@ def experiment() -> Experiment:
             rows=64,
             row_length=64,
         ),
-        optimizer=OptimizerConfig(warmup_steps=2000, peak_learning_rate=5e-3),
+        optimizer=OptimizerConfig(warmup_steps=1000, peak_learning_rate=4e-3),
         training=TrainingConfig(
-            steps=3000, log_every=50, evaluate_every=500, save_every=250, keep=10
+            steps=2900, log_every=50, evaluate_every=500, save_every=100, keep=10
         ),
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from transduce.config import Experiment, RequestError, SearchConfig
+from transduce.config import Diverged, Experiment, RequestError, SearchConfig
 from transduce.config_files import load_experiment
 
 _ALLOCATOR = {
@@ -166,6 +166,9 @@ def run(arguments: Sequence[str]) -> int:
     except RequestError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
+    except Diverged as error:
+        print(f"transduce: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # Whoever reads the output wants no more, as `head` does. The rest of it must not fail
         # once more when the program ends.

@@ -18,6 +18,13 @@ class RequestError(Exception):
     """
 
 
+class Diverged(Exception):
+    """The loss or the gradient is no longer a finite number; the message says at which update.
+
+    The command line prints the message as one line and exits with status 1.
+    """
+
+
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise RequestError(message)

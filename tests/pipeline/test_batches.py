@@ -123,6 +123,8 @@ def test_every_pair_occurs_once_an_epoch_and_whole_over_all_readers() -> None:
     for epoch in epochs:
         assert Counter(epoch) == expected
     assert len({tuple(epoch) for epoch in epochs}) == 4
+    other_seed = batches(8, vocabulary, packing_bins=1, seed=2)
+    assert list(in_turn(by_reader(other_seed, readers=3)))[:53] != epochs[0]
 
 
 def test_first_fit_loses_and_repeats_nothing() -> None:

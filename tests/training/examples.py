@@ -1,8 +1,13 @@
 """A small experiment that learns a little in a few seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import jax
+import pytest
 
 from transduce.config import (
     CorpusConfig,
@@ -15,6 +20,8 @@ from transduce.config import (
     VocabularyConfig,
 )
 from transduce.config_files import to_json
+from transduce.parallel.mesh import make_mesh
+from transduce.training import loop
 
 ADJECTIVES = {"red": "rote", "old": "alte", "small": "kleine", "new": "neue"}
 NOUNS = {"lamp": "Lampe", "door": "Tür", "cat": "Katze", "street": "Straße", "clock": "Uhr"}
@@ -97,3 +104,16 @@ def write_experiment(path: Path, experiment: Experiment) -> None:
         "def experiment():\n"
         f"    return from_json(Path({str(json)!r}).read_text(), origin='here')\n"
     )
+
+
+@contextmanager
+def on_one_device(cache: Path) -> Iterator[None]:
+    """Training as in a process of its own, which has one device; prepared corpora in `cache`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSDUCE_CACHE", str(cache))
+        patch.setattr(loop, "make_mesh", partial(make_mesh, devices=jax.devices()[:1]))
+        yield
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

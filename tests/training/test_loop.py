@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,17 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from transduce import cli
 from transduce.checkpoints import Checkpoints, Workdir, named_arrays
-from transduce.config import Experiment, RequestError
+from transduce.config import Diverged, Experiment
 from transduce.parallel.mesh import make_mesh
+from transduce.text.vocabulary import Vocabulary
 from transduce.training import loop
 from transduce.training.objective import Sums
 from transduce.training.step import StepMetrics, abstract_state
-from transduce.training.window import Diverged
 
-from .examples import PAIRS, experiment_in, write_experiment
+from .examples import PAIRS, files_in, on_one_device
+
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,38 +57,10 @@ def changed_settings(settings: dict[str, Any]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """The experiment's file, its corpus, and prepared corpora."""
-    folder = tmp_path_factory.mktemp("corpus")
-    write_experiment(folder / "experiment.py", experiment_in(folder))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def experiment(folder: Path) -> Experiment:
-    return experiment_in(folder)
-
-
-@contextmanager
-def patched(folder: Path) -> Iterator[pytest.MonkeyPatch]:
-    """One device, as in the processes that tests start, and prepared corpora in `folder`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRANSDUCE_CACHE", str(folder / "cache"))
-        patch.setattr(loop, "make_mesh", partial(make_mesh, devices=jax.devices()[:1]))
-        yield patch
-
-
-@pytest.fixture(autouse=True)
-def patch(folder: Path) -> Iterator[pytest.MonkeyPatch]:
-    with patched(folder) as patch:
-        yield patch
-
-
-@pytest.fixture(scope="module")
 def finished(compiled, folder: Path, experiment: Experiment) -> Path:
     """A workdir in which the experiment has run to its end; to look at only."""
     path = folder / "finished"
-    with patched(folder):
+    with on_one_device(folder / "cache"):
         loop.train(experiment, Workdir.of(str(path)))
     return path
 
@@ -118,10 +90,6 @@ def assert_same_state(experiment: Experiment, left: Path, right: Path, step: int
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # ---- What a run makes --------------------------------------------------------------------------
@@ -191,16 +159,26 @@ def test_a_finished_run_trains_nothing_and_says_so(
 ) -> None:
     workdir = tmp_path / "workdir"
     shutil.copytree(finished, workdir)
-    before = files(workdir / "checkpoints")
+    before = files_in(workdir / "checkpoints")
     loop.train(experiment, Workdir.of(str(workdir)))
     assert "Nothing to train: training.steps is 120" in capsys.readouterr().err
-    assert files(workdir / "checkpoints") == before
+    assert files_in(workdir / "checkpoints") == before
     assert records(workdir, "train") == records(finished, "train")
     # Nor when it is asked for less; what is there is not called what it is not.
-    less = replace(experiment, training=replace(experiment.training, steps=50))
-    loop.train(less, Workdir.of(str(workdir)))
+    training = replace(experiment.training, steps=50, samples=50)
+    search = replace(experiment.search, max_source_length=9)
+    loop.train(replace(experiment, training=training, search=search), Workdir.of(str(workdir)))
     assert [record["step"] for record in records(workdir, "dev")] == [60, 120, 120, 120]
-    assert files(workdir / "checkpoints") == before
+    assert files_in(workdir / "checkpoints") == before
+    lines = capsys.readouterr().err.splitlines()
+    # No sample is shown twice, and what was done to long sources is said.
+    dev = [source for source, _ in PAIRS[::5]]
+    shown = [line.removeprefix("  source       ") for line in lines if "  source  " in line]
+    assert shown == [*dev, *dev[:6]]
+    vocabulary = Vocabulary(workdir / "vocabulary.model")
+    too_long = [n for n, text in enumerate(dev, start=1) if len(vocabulary.encode(text)) > 10]
+    noted = [int(line.split(":")[0].split()[-1]) for line in lines if line.startswith("  dev line")]
+    assert noted == too_long != []
 
 
 def test_a_run_with_more_steps_goes_on_and_can_be_profiled(
@@ -254,7 +232,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     """R4, R10: to the bit; and these programs write nothing but what they should."""
     workdir = tmp_path / "workdir"
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
         "TRANSDUCE_CACHE": str(tmp_path / "cache"),
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(compiled),
@@ -297,7 +275,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
 
 
 def test_a_run_that_diverges_leaves_the_last_good_checkpoint(
-    tmp_path, experiment: Experiment, patch: pytest.MonkeyPatch
+    tmp_path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R19."""
 
@@ -312,141 +290,9 @@ def test_a_run_that_diverges_leaves_the_last_good_checkpoint(
         step = 0
         return update
 
-    patch.setattr(loop, "compile_train_step", compile_diverging)
+    monkeypatch.setattr(loop, "compile_train_step", compile_diverging)
     training = replace(experiment.training, steps=9, save_every=2, evaluate_every=0)
     workdir = tmp_path / "workdir"
     with pytest.raises(Diverged, match="update 5"):
         loop.train(replace(experiment, training=training), Workdir.of(str(workdir)))
     assert steps(workdir) == [2, 4]
-
-
-# ---- Requests that cannot be done --------------------------------------------------------------
-
-
-def refusal(capsys, *arguments: str) -> str:
-    """The one line that the program prints when it refuses."""
-    assert cli.run(["train", *arguments]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith("transduce: ")
-    (line,) = output.err.splitlines()
-    return line
-
-
-def test_a_workdir_of_another_experiment_is_refused(finished: Path, folder: Path, capsys) -> None:
-    before = files(finished)
-    other = ["--model.d-ff", "64", "--optimizer.warmup-steps", "7", "--training.steps", "9"]
-    line = refusal(capsys, str(folder / "experiment.py"), "--workdir", str(finished), *other)
-    assert "model.d_ff is 32 there and 64 here" in line
-    assert "optimizer.warmup_steps is 20 there and 7 here" in line
-    assert "training.steps" not in line
-    assert files(finished) == before
-
-
-def test_a_folder_that_is_no_workdir_is_refused(tmp_path, folder: Path, capsys) -> None:
-    (tmp_path / "mine").write_text("keep")
-    line = refusal(capsys, str(folder / "experiment.py"), "--workdir", str(tmp_path))
-    assert f"{tmp_path}: neither empty nor a workdir" in line
-    assert files(tmp_path) == {str(tmp_path / "mine"): b"keep"}
-
-
-def test_a_vocabulary_larger_than_the_table_is_refused(
-    finished: Path, tmp_path, folder: Path, capsys
-) -> None:
-    """R12: as the configuration has it, and as an existing vocabulary has it."""
-    where = [str(folder / "experiment.py"), "--workdir", str(tmp_path / "workdir")]
-    line = refusal(capsys, *where, "--data.vocabulary.size", "301")
-    assert "data.vocabulary.size (301) is larger than model.vocabulary_size (300)" in line
-    model = str(finished / "vocabulary.model")
-    given = ["--data.vocabulary.source-model", model, "--data.vocabulary.target-model", model]
-    sizes = ["--model.vocabulary-size", "280", "--data.vocabulary.size", "280"]
-    line = refusal(capsys, *where, *given, *sizes)
-    assert "has 296 pieces, more than model.vocabulary_size (280)" in line
-    assert not (tmp_path / "workdir").exists()
-
-
-def test_separate_vocabularies_are_refused(finished: Path, tmp_path, folder: Path, capsys) -> None:
-    """R16: the table is shared, and the message names both sizes."""
-    from transduce.config import VocabularyConfig
-    from transduce.text.vocabulary import train_vocabulary
-
-    other = tmp_path / "other.model"
-    texts = [target for _, target in PAIRS]
-    train_vocabulary(texts, config=VocabularyConfig(size=285), path=other)
-    models = ["--data.vocabulary.source-model", str(finished / "vocabulary.model")]
-    models += ["--data.vocabulary.target-model", str(other)]
-    where = [str(folder / "experiment.py"), "--workdir", str(tmp_path / "workdir")]
-    line = refusal(capsys, *where, *models)
-    assert "vocabulary.model (296 pieces)" in line
-    assert "other.model (285 pieces)" in line
-    assert not (tmp_path / "workdir").exists()
-
-
-BROKEN = {
-    "missing": (None, "no such file"),
-    "of another length": (b"ein Satz\nnoch einer\n", "parallel files must have equally many"),
-    "not UTF-8": (b"gut\nschlecht \xff\n", "line 2: not UTF-8"),
-    "empty": (b"", "parallel files must have equally many"),
-    "with a NUL": (b"a\0b\n", "line 1: has a NUL byte"),
-}
-
-
-@pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_corpus_is_refused_and_nothing_is_left(
-    tmp_path, capsys, patch: pytest.MonkeyPatch, fault: str, split: str
-) -> None:
-    """T7, T11."""
-    cache, corpus, workdir = (tmp_path / name for name in ("cache", "corpus", "workdir"))
-    patch.setenv("TRANSDUCE_CACHE", str(cache))
-    corpus.mkdir()
-    write_experiment(corpus / "experiment.py", experiment_in(corpus))
-    bad, (content, message) = corpus / f"{split}.de", BROKEN[fault]
-    bad.unlink() if content is None else bad.write_bytes(content)
-    line = refusal(capsys, str(corpus / "experiment.py"), "--workdir", str(workdir))
-    assert message in line
-    assert str(bad) in line
-    assert not workdir.exists()
-    assert not [path for path in cache.rglob("*") if path.suffix != ".lock"]
-
-
-def test_an_empty_corpus_is_refused(tmp_path, capsys, patch: pytest.MonkeyPatch) -> None:
-    corpus, workdir = tmp_path / "corpus", tmp_path / "workdir"
-    patch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
-    corpus.mkdir()
-    write_experiment(corpus / "experiment.py", experiment_in(corpus))
-    for language in ("en", "de"):
-        (corpus / f"train.{language}").write_text("")
-    line = refusal(capsys, str(corpus / "experiment.py"), "--workdir", str(workdir))
-    assert f"{corpus / 'train.en'} and {corpus / 'train.de'} are empty" in line
-    assert not workdir.exists()
-
-
-def test_rows_that_do_not_divide_over_the_devices_are_refused_at_the_start(
-    tmp_path, experiment: Experiment, patch: pytest.MonkeyPatch
-) -> None:
-    patch.setattr(loop, "make_mesh", make_mesh)
-    data = replace(experiment.data, rows=12)
-    with pytest.raises(RequestError, match=r"data\.rows \(12\) does not divide over .* \(8\)"):
-        loop.train(replace(experiment, data=data), Workdir.of(str(tmp_path / "workdir")))
-    odd = replace(experiment, mesh=replace(experiment.mesh, tensor=4))
-    with pytest.raises(RequestError, match=r"does not divide over mesh axes tensor"):
-        loop.train(odd, Workdir.of(str(tmp_path / "workdir")))
-    assert not (tmp_path / "workdir").exists()
-
-
-def test_a_sentence_beyond_learned_positions_is_refused_at_the_start(
-    tmp_path, folder: Path, experiment: Experiment
-) -> None:
-    model = replace(experiment.model, positions="learned", learned_positions=32)
-    long = " ".join(["clock"] * 40)
-    (tmp_path / "dev.en").write_text(f"the clock\n{long}\n")
-    (tmp_path / "dev.de").write_text("die Uhr\ndie Uhr\n")
-    (corpus,) = experiment.data.corpora
-    corpus = replace(corpus, dev=(str(tmp_path / "dev.en"), str(tmp_path / "dev.de")))
-    data = replace(experiment.data, corpora=(corpus,))
-    with pytest.raises(RequestError, match=r"a sentence of dev has \d+ tokens, more than model"):
-        loop.train(
-            replace(experiment, model=model, data=data), Workdir.of(str(tmp_path / "workdir"))
-        )
-    assert not (tmp_path / "workdir").exists()

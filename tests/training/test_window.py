@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from transduce.config import DataConfig, Experiment, TrainingConfig
+from transduce.config import DataConfig, Diverged, Experiment, TrainingConfig
 from transduce.training import window as module
 from transduce.training.objective import Sums
 from transduce.training.step import StepMetrics
-from transduce.training.window import Diverged, Window
+from transduce.training.window import Window
 
 EXPERIMENT = Experiment(
     name="window",

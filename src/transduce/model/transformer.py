@@ -9,7 +9,7 @@ from flax import nnx
 from jax import lax
 
 from transduce.arrays import Array, Batch, Bool, Float, Int, Tokens
-from transduce.config import ModelConfig
+from transduce.config import ModelConfig, RequestError
 from transduce.model.attention import causal, same_segment
 from transduce.model.layers import DecoderLayer, EncoderLayer, Key, LayerCache, dropout, layer_norm
 from transduce.model.positions import sinusoids
@@ -46,6 +46,8 @@ class Transformer(nnx.Module):
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         self.config = config
         self.dtype = jnp.dtype(config.dtype)
+        if self.dtype == jnp.float64 and not jax.config.read("jax_enable_x64"):
+            raise RequestError("model.dtype float64 needs JAX_ENABLE_X64=1 in the environment")
         param_dtype = jnp.promote_types(self.dtype, jnp.float32)
         shape = (config.vocabulary_size, config.d_model)
         normal = nnx.initializers.normal(config.d_model**-0.5)
@@ -188,7 +190,8 @@ def _stack(kind: type, config: ModelConfig, layers: int, param_dtype: Any, rngs:
     def make(key: Array) -> Any:
         return kind(config, param_dtype=param_dtype, rngs=nnx.Rngs(key))
 
-    return jax.vmap(make)(jax.random.split(rngs.params(), layers))
+    # A loop, not vmap, which takes far longer to compile.
+    return lax.map(make, jax.random.split(rngs.params(), layers))
 
 
 def _keys(key: Key, layers: int) -> tuple[Array | None, Key]:

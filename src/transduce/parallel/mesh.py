@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -135,4 +134,4 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 def place(mesh: Mesh, tree: Any) -> Any:
     """Host arrays with a batch dimension first, as arrays over the mesh."""
     sharding = batch_sharding(mesh)
-    return jax.tree.map(lambda leaf: jax.device_put(jnp.asarray(leaf), sharding), tree)
+    return jax.tree.map(lambda leaf: jax.device_put(leaf, sharding), tree)

@@ -6,6 +6,7 @@ the vocabulary keeps characters as they are (identity normalisation) and can spe
 back as a space; as no text has a newline, the newline stands for U+2581 inside.
 """
 
+import functools
 import hashlib
 import io
 import os
@@ -19,6 +20,7 @@ from etils import epath
 
 from transduce.arrays import BOS, EOS, PAD, UNK
 from transduce.config import RequestError, VocabularyConfig
+from transduce.text.sampling import UnigramSampler, sample_bpe
 
 _SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"
 """Characters that SentencePiece's trainer keeps for itself."""
@@ -80,14 +82,40 @@ class Vocabulary:
 
         `rate` must be above 0 and below 1.
         """
-        alpha = (1 - rate) / rate if self._is_unigram else rate
-        # SentencePiece draws from a generator that each thread has of its own, and takes the
-        # largest seed for none.
-        sentencepiece.set_random_generator_seed(int(rng.integers(2**32 - 1)))
-        ids = self._processor.encode(
-            text.replace(_SPACE, "\n"), enable_sampling=True, alpha=alpha, nbest_size=-1
-        )
+        normalized = self._processor.normalize(text.replace(_SPACE, "\n"))
+        if self._is_unigram:
+            pieces = self._unigram.sample(normalized, rng, (1 - rate) / rate)
+        else:
+            pieces = sample_bpe(normalized, self._scores, rng, rate)
+        ids: list[int] = []
+        for piece in pieces:
+            for index in self._spell(piece):
+                # Unknown characters in a row are one unknown piece.
+                if index != UNK or ids[-1:] != [UNK]:
+                    ids.append(index)
         return [*ids, EOS]
+
+    def _spell(self, piece: str) -> list[int]:
+        """The id of a piece; of a character that is none, those of its bytes."""
+        index = self._processor.piece_to_id(piece)
+        if index != UNK or not self._processor.is_byte(self._processor.piece_to_id("<0x00>")):
+            return [index]
+        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+
+    @functools.cached_property
+    def _scores(self) -> dict[str, float]:
+        model = self._processor
+        return {
+            piece: score
+            for index, (piece, score) in enumerate(self.pieces())
+            if not (model.is_control(index) or model.is_unknown(index) or model.is_byte(index))
+        }
+
+    @functools.cached_property
+    def _unigram(self) -> UnigramSampler:
+        # SentencePiece's penalty of an unknown character is 10 below the worst piece.
+        scores = self._scores
+        return UnigramSampler(scores, max(map(len, scores)), min(scores.values()) - 10)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids` up to the first EOS; PAD and BOS are left out.

@@ -1,5 +1,8 @@
 """A run, from an experiment and a workdir to a trained model."""
 
+import os
+import shlex
+import sys
 import time
 from contextlib import closing
 
@@ -60,6 +63,7 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         closing(iter(dataset)) as batches,
     ):
         count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
+        monitor.say(f"Run       {experiment.name}, in {workdir.path}")
         monitor.say(f"Data      {prepared}")
         monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
 
@@ -116,8 +120,15 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         assess(monitor, "dev", state.model, final)
         if "test" in data.splits:
             assess(monitor, "test", state.model, final)
+        example = shlex.quote(next(iter(data.splits["dev"]))[0])
         monitor.say(f"Workdir   {workdir.path}")
-        monitor.say(f"Next      echo 'A sentence.' | transduce translate {workdir.path}")
+        monitor.say(f"Next      echo {example} | {_program()} translate {workdir.path}")
+
+
+def _program() -> str:
+    """How the user would start this program again."""
+    name = os.path.relpath(sys.argv[0])
+    return name if os.path.basename(name) == "transduce" else "transduce"
 
 
 def _profiled(first: int, final: int) -> range:

@@ -5,14 +5,10 @@ import time
 
 import jax
 
-from transduce.config import Experiment
+from transduce.config import Diverged, Experiment
 from transduce.training.monitor import Monitor, duration
 from transduce.training.objective import perplexity
 from transduce.training.step import StepMetrics
-
-
-class Diverged(RuntimeError):
-    """The loss or the gradient is no longer a finite number."""
 
 
 class Window:
