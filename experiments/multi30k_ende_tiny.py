@@ -5,7 +5,11 @@ Reads multi30k/raw/{train,val,test_2016_flickr}.{en,de}.gz in data.folder ($TRAN
 
     transduce train experiments/multi30k_ende_tiny.py --workdir W
 
-Not yet run.
+Run on 2026-11-30, two cores with AVX512 (no accelerator), 24 GiB: about 9,600 real target tokens a
+second in fp32. sacreBLEU on the raw, cased test_2016_flickr, beam 4,
+nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0: 35.13 after 2,600 updates (19 minutes);
+the run went on to 2,900 (21.5 minutes in all): 35.60, and 36.26 with the last ten checkpoints
+averaged. The curve is in RESULTS.md.
 """
 
 from transduce.config import (
@@ -56,6 +60,6 @@ def experiment() -> Experiment:
         ),
         optimizer=OptimizerConfig(warmup_steps=1000, peak_learning_rate=4e-3),
         training=TrainingConfig(
-            steps=2900, log_every=50, evaluate_every=500, save_every=100, keep=10
+            steps=2600, log_every=50, evaluate_every=500, save_every=100, keep=10
         ),
     )
