@@ -42,8 +42,22 @@ PIPELINE = {"parents": [{"next_row": 3, "parent": {"next_index": 2**40}}, {"pare
 
 
 @pytest.fixture
-def workdir(tmp_path) -> Workdir:
-    return Workdir.of(str(tmp_path / "workdir"))
+def workdir(tmp_path, monkeypatch) -> Workdir:
+    """A workdir given by a relative path, which Orbax does not take."""
+    monkeypatch.chdir(tmp_path)
+    return Workdir.of("workdir")
+
+
+def test_a_workdir_may_be_relative_in_the_home_folder_or_in_a_cloud(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/someone")
+    places = {
+        "runs/one": f"{tmp_path}/runs/one",
+        "~/one": "/someone/one",
+        "gs://bucket/one": "gs://bucket/one",
+    }
+    for given, path in places.items():
+        assert str(Workdir.of(given).path) == path
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ translations/       what evaluations translated
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -49,7 +50,8 @@ class Workdir:
 
     @classmethod
     def of(cls, path: str) -> "Workdir":
-        return cls(epath.Path(path))
+        # Orbax takes absolute paths alone; a cloud path is one.
+        return cls(epath.Path(path if "://" in path else os.path.abspath(os.path.expanduser(path))))
 
     @property
     def config(self) -> epath.Path:
