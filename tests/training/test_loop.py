@@ -269,7 +269,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     assert losses == {record["step"]: record["loss"] for record in records(finished, "train")}
 
     assert (first_output, second_output) == ("", "")
-    ours = r"(Data|Model|Continues|Compiled|Workdir|Next|dev|test|  \w+|[ \d,]+ of 120) .*|"
+    ours = r"(Run|Data|Model|Continues|Compiled|Workdir|Next|dev|test|  \w+|[ \d,]+ of 120) .*|"
     for line in (first_lines + second_lines).split("\n"):
         assert re.fullmatch(ours, line), line
 
