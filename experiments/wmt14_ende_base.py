@@ -6,7 +6,8 @@ ten minutes apart on the paper's eight P100s, are kept to be averaged:
     transduce train experiments/wmt14_ende_base.py --workdir W
     transduce evaluate W --average 5 --source newstest2014.en --reference newstest2014.de
 
-Reads wmt14/{train,newstest2013,newstest2014}.{en,de}.gz in data.folder.
+Downloads 1.7 GB of archives unless they lie in data.folder/wmt14; those in the cache may be deleted
+once the corpus is prepared. `sacrebleu -t wmt14/full -l en-de --echo src` gives newstest2014.en.
 
 Not yet run.
 """
@@ -21,10 +22,6 @@ from transduce.config import (
 )
 
 
-def _files(split: str) -> tuple[str, str]:
-    return f"wmt14/{split}.en.gz", f"wmt14/{split}.de.gz"
-
-
 def experiment() -> Experiment:
     return Experiment(
         name="wmt14_ende_base",
@@ -37,9 +34,8 @@ def experiment() -> Experiment:
                     name="wmt14_ende",
                     source_language="en",
                     target_language="de",
-                    train=_files("train"),
-                    dev=_files("newstest2013"),
-                    test=_files("newstest2014"),
+                    builder="wmt14",
+                    path="wmt14",
                 ),
             ),
             vocabulary=VocabularyConfig(size=37000),

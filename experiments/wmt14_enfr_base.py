@@ -6,7 +6,8 @@ ten minutes apart on the paper's eight P100s, are kept to be averaged:
     transduce train experiments/wmt14_enfr_base.py --workdir W
     transduce evaluate W --average 5 --source newstest2014.en --reference newstest2014.fr
 
-Reads wmt14/{train,newstest2013,newstest2014}.{en,fr}.gz in data.folder.
+Downloads 6.7 GB of archives unless they lie in data.folder/wmt14; those in the cache may be deleted
+once the corpus is prepared. `sacrebleu -t wmt14/full -l en-fr --echo src` gives newstest2014.en.
 
 Not yet run.
 """
@@ -21,10 +22,6 @@ from transduce.config import (
 )
 
 
-def _files(split: str) -> tuple[str, str]:
-    return f"wmt14/{split}.en.gz", f"wmt14/{split}.fr.gz"
-
-
 def experiment() -> Experiment:
     return Experiment(
         name="wmt14_enfr_base",
@@ -37,9 +34,8 @@ def experiment() -> Experiment:
                     name="wmt14_enfr",
                     source_language="en",
                     target_language="fr",
-                    train=_files("train"),
-                    dev=_files("newstest2013"),
-                    test=_files("newstest2014"),
+                    builder="wmt14",
+                    path="wmt14",
                 ),
             ),
             vocabulary=VocabularyConfig(size=32000),

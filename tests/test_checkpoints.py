@@ -1,6 +1,7 @@
-import json
+import errno
 import logging
 import shutil
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,19 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh
+from orbax.checkpoint._src.checkpointers import async_checkpointer
 
-from transduce.checkpoints import Checkpoints, Workdir, load_model, named_arrays
+from transduce.checkpoints import Checkpoints, load_model, named_arrays, saved_steps
 from transduce.config import (
     DataConfig,
     Experiment,
     MeshConfig,
     ModelConfig,
     RequestError,
+    SaveFailed,
+    TrainingConfig,
     VocabularyConfig,
 )
-from transduce.config_files import from_json, to_json
 from transduce.parallel.mesh import make_mesh
 from transduce.training.step import TrainState, abstract_state
+from transduce.workdir import Workdir
 
 EXPERIMENT = Experiment(
     name="checkpoints",
@@ -38,7 +42,10 @@ EXPERIMENT = Experiment(
     ),
     data=DataConfig(vocabulary=VocabularyConfig(size=12)),
 )
+AVERAGED = replace(EXPERIMENT, training=TrainingConfig(ema_decay=0.9))
 PIPELINE = {"parents": [{"next_row": 3, "parent": {"next_index": 2**40}}, {"parent": None}]}
+PROGRESS = {"pairs": 2**40, "seconds": 0.1, "best": None}
+JSON = {"pipeline": PIPELINE, "progress": PROGRESS}
 
 
 @pytest.fixture
@@ -46,18 +53,6 @@ def workdir(tmp_path, monkeypatch) -> Workdir:
     """A workdir given by a relative path, which Orbax does not take."""
     monkeypatch.chdir(tmp_path)
     return Workdir.of("workdir")
-
-
-def test_a_workdir_may_be_relative_in_the_home_folder_or_in_a_cloud(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/someone")
-    places = {
-        "runs/one": f"{tmp_path}/runs/one",
-        "~/one": "/someone/one",
-        "gs://bucket/one": "gs://bucket/one",
-    }
-    for given, path in places.items():
-        assert str(Workdir.of(given).path) == path
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +69,11 @@ def mesh(**axes: int) -> Mesh:
     return make_mesh(config, jax.devices()[: max(config.data, 1) * config.fsdp * config.tensor])
 
 
-def abstract(where: Mesh) -> TrainState:
-    return abstract_state(EXPERIMENT, where)
+def abstract(where: Mesh, experiment: Experiment = EXPERIMENT) -> TrainState:
+    return abstract_state(experiment, where)
 
 
-def state(where: Mesh, *, step: int) -> TrainState:
+def state(where: Mesh, *, step: int, experiment: Experiment = EXPERIMENT) -> TrainState:
     """Arrays of random numbers that depend on `step`, on a mesh."""
     generator = np.random.default_rng(step)
 
@@ -88,7 +83,7 @@ def state(where: Mesh, *, step: int) -> TrainState:
         value = generator.normal(size=leaf.shape).astype(leaf.dtype)
         return jax.device_put(value, leaf.sharding)
 
-    return jax.tree.map(filled, abstract(where))
+    return jax.tree.map(filled, abstract(where, experiment))
 
 
 def assert_equal(found: Any, expected: Any) -> None:
@@ -101,10 +96,10 @@ def assert_equal(found: Any, expected: Any) -> None:
 def saved(workdir: Workdir, *steps: int, keep: int = 9, where: Mesh | None = None) -> None:
     with Checkpoints(workdir, keep=keep) as checkpoints:
         for step in steps:
-            checkpoints.save(step, state(where or mesh(), step=step), PIPELINE)
+            checkpoints.save(step, state(where or mesh(), step=step), **JSON)
 
 
-def loaded(workdir: Workdir, **which: int) -> Any:
+def loaded(workdir: Workdir, **which: Any) -> Any:
     return load_model(workdir, abstract(mesh()).model, **which)
 
 
@@ -116,18 +111,20 @@ def test_what_was_saved_on_some_devices_is_restored_on_others(
     workdir: Workdir, there: dict[str, int], here: dict[str, int]
 ) -> None:
     """R9: from 8 devices to 1, and back."""
-    saved(workdir, 7, where=mesh(**there))
-    like = abstract(mesh(**here))
     with Checkpoints(workdir, keep=9) as checkpoints:
-        assert checkpoints.latest() == 7
-        restored, pipeline = checkpoints.restore(7, like)
-    assert pipeline == PIPELINE
-    assert_equal(restored, state(mesh(), step=7))
+        checkpoints.save(7, state(mesh(**there), step=7, experiment=AVERAGED), **JSON)
+    like = abstract(mesh(**here), AVERAGED)
+    assert saved_steps(workdir.checkpoints) == [7]
+    with Checkpoints(workdir, keep=9) as checkpoints:
+        restored, pipeline, progress = checkpoints.restore(7, like)
+    assert (pipeline, progress) == (PIPELINE, PROGRESS)
+    expected = state(mesh(), step=7, experiment=AVERAGED)
+    assert_equal(restored, expected)
     for name, leaf in named_arrays(like).items():
         assert named_arrays(restored)[name].sharding == leaf.sharding, name
     assert len(restored.model.table[...].sharding.device_set) == (8 if here else 1)
-    # What decodes needs one device, whatever the checkpoint was made on.
-    assert_equal(loaded(workdir), state(mesh(), step=7).model)
+    # What decodes needs one device, whatever the checkpoint was made on, and takes the average.
+    assert_equal(loaded(workdir), expected.ema)
 
 
 def test_the_state_may_be_overwritten_once_save_returns(workdir: Workdir) -> None:
@@ -144,12 +141,12 @@ def test_the_state_may_be_overwritten_once_save_returns(workdir: Workdir) -> Non
     now = begun
     with Checkpoints(workdir, keep=9) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(step, now, PIPELINE)
+            checkpoints.save(step, now, **JSON)
             for _ in range(3):
                 now = overwrite(now)
     with Checkpoints(workdir, keep=9) as checkpoints:
-        first, _ = checkpoints.restore(1, like)
-        second, _ = checkpoints.restore(2, like)
+        first, _, _ = checkpoints.restore(1, like)
+        second, _, _ = checkpoints.restore(2, like)
     for name, value in values.items():
         for part in ("model", "optimizer"):
             assert np.unique(getattr(first, part)[name]).tolist() == [value]
@@ -162,6 +159,134 @@ def test_the_newest_are_kept(workdir: Workdir) -> None:
     assert_equal(loaded(workdir, step=3), state(mesh(), step=3).model)
 
 
+def test_where_a_run_was_cut_is_kept_until_it_has_gone_on(workdir: Workdir) -> None:
+    """As if there had been no cut: the mean of the newest is that of the same ones."""
+    with Checkpoints(workdir, keep=2, every=10) as checkpoints:
+        kept = []
+        for step in (10, 20, 30, 33, 37, 40):
+            checkpoints.save(step, state(mesh(), step=step), **JSON)
+            checkpoints.wait()
+            kept.append(saved_steps(workdir.checkpoints))
+    assert kept == [[10], [10, 20], [20, 30], [20, 30, 33], [20, 30, 37], [30, 40]]
+
+
+def test_the_best_parameters_are_kept_beside_the_newest(workdir: Workdir) -> None:
+    with Checkpoints(workdir, keep=1) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.save(step, state(mesh(), step=step), **JSON)
+            if step < 3:
+                checkpoints.save_best(step, state(mesh(), step=10 * step).model)
+        # The run was cut and comes by again: what is there stays.
+        checkpoints.save_best(2, state(mesh(), step=5).model)
+    assert (saved_steps(workdir.checkpoints), saved_steps(workdir.best)) == ([3], [2])
+    assert_equal(loaded(workdir, best=True), state(mesh(), step=20).model)
+    assert_equal(loaded(workdir), state(mesh(), step=3).model)
+
+
+def test_best_parameters_are_there_before_a_checkpoint_that_speaks_of_them(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(temporary: Any, *arguments: Any) -> None:
+        final = temporary.get_final()
+        order.append(f"{final.parent.name}/{final.name}")
+        if final.parent.name == "best":
+            time.sleep(0.2)
+        committed(temporary, *arguments)
+        order.append("done")
+
+    order, committed = [], async_checkpointer._on_commit_callback
+    monkeypatch.setattr(async_checkpointer, "_on_commit_callback", commit)
+    with Checkpoints(workdir, keep=1) as checkpoints:
+        checkpoints.save_best(2, state(mesh(), step=2).model)
+        checkpoints.save(2, state(mesh(), step=2), **JSON)
+    assert order == ["best/2", "done", "checkpoints/2", "done"]
+
+
+def test_a_save_that_fails_is_told_and_takes_nothing_that_was_saved(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved(workdir, 1, 2, keep=2)
+    message = f"{workdir.path}: a checkpoint could not be saved: .* No space left on device; those"
+    fail = pytest.raises(SaveFailed, match=message)
+    with monkeypatch.context() as patch:
+        patch.setattr(async_checkpointer, "_on_commit_callback", commit)
+        # By the next save, by a look at it, by waiting for it, at the end.
+        with fail, Checkpoints(workdir, keep=2) as checkpoints:
+            checkpoints.save(3, state(mesh(), step=3), **JSON)
+            checkpoints.save(4, state(mesh(), step=4), **JSON)
+        with fail, Checkpoints(workdir, keep=2) as checkpoints:
+            checkpoints.save(3, state(mesh(), step=3), **JSON)
+            while True:
+                checkpoints.check()
+                time.sleep(0.01)
+        with fail, Checkpoints(workdir, keep=2) as checkpoints:
+            checkpoints.save_best(3, state(mesh(), step=3).model)
+            checkpoints.wait()
+        with fail, Checkpoints(workdir, keep=2) as checkpoints:
+            checkpoints.save(3, state(mesh(), step=3), **JSON)
+    assert saved_steps(workdir.checkpoints) == [1, 2]
+    assert_equal(loaded(workdir), state(mesh(), step=2).model)
+    saved(workdir, 3, keep=2)
+    assert sorted(path.name for path in workdir.checkpoints.iterdir()) == ["2", "3"]
+    assert_equal(loaded(workdir), state(mesh(), step=3).model)
+
+
+def test_a_folder_that_cannot_be_written_fails_the_save(workdir: Workdir) -> None:
+    with Checkpoints(workdir, keep=2) as checkpoints:
+        workdir.checkpoints.rmdir()
+        workdir.checkpoints.write_text("in the way")
+        with pytest.raises(SaveFailed, match="a checkpoint could not be saved"):
+            checkpoints.save(1, state(mesh(), step=1), **JSON)
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_all_that_differs(
+    workdir: Workdir, tmp_path
+) -> None:
+    """As when it is copied from elsewhere."""
+    other = replace(EXPERIMENT, model=replace(EXPERIMENT.model, d_ff=6, positions="learned"))
+    with Checkpoints(workdir, keep=1) as checkpoints:
+        checkpoints.save(1, state(mesh(), step=1, experiment=other), **JSON)
+        checkpoints.save_best(1, state(mesh(), step=1, experiment=other).model)
+    expected = [
+        "position_table is not of this model",
+        *(
+            f"{stack}.feed_forward.{name} is {there} there and {here} here"
+            for stack, layers in (("decoder", 2), ("encoder", 1))
+            for name, there, here in (
+                ("into", (layers, 8, 6), (layers, 8, 4)),
+                ("into_bias", (layers, 6), (layers, 4)),
+                ("out", (layers, 6, 8), (layers, 4, 8)),
+            )
+        ),
+    ]
+    with Checkpoints(workdir, keep=1) as checkpoints:
+        refusals = [
+            lambda: checkpoints.restore(1, abstract(mesh())),
+            lambda: loaded(workdir),
+            lambda: loaded(workdir, best=True),
+        ]
+        for refuse in refusals:
+            with pytest.raises(RequestError) as raised:
+                refuse()
+            path, verdict, differences = str(raised.value).split(": ", 2)
+            assert (path.rsplit("/", 2)[1:], verdict) == (["1", "model"], "is of another model")
+            assert differences.split("; ") == expected
+    # The other way round, and one without a moving average.
+    workdir = Workdir.of(str(tmp_path / "other"))
+    saved(workdir, 1)
+    like = abstract(mesh(), other)
+    with pytest.raises(RequestError, match=r"model: is of another model: position_table is missin"):
+        load_model(workdir, like.model)
+    with (
+        Checkpoints(workdir, keep=1) as checkpoints,
+        pytest.raises(RequestError, match=r"checkpoints/1/ema: is missing: the checkpoint is of"),
+    ):
+        checkpoints.restore(1, abstract(mesh(), AVERAGED))
+
+
 def test_what_a_cut_save_left_is_cleaned_away_and_in_nobodys_way(workdir: Workdir) -> None:
     """R10."""
     saved(workdir, 3)
@@ -171,11 +296,11 @@ def test_what_a_cut_save_left_is_cleaned_away_and_in_nobodys_way(workdir: Workdi
     # Decoding looks at it from outside, and touches nothing.
     assert_equal(loaded(workdir), state(mesh(), step=3).model)
     assert cut.exists()
+    assert saved_steps(workdir.checkpoints) == [3]
     with Checkpoints(workdir, keep=9) as checkpoints:
-        assert checkpoints.latest() == 3
-        restored, _ = checkpoints.restore(3, abstract(mesh()))
+        restored, _, _ = checkpoints.restore(3, abstract(mesh()))
         assert_equal(restored, state(mesh(), step=3))
-        checkpoints.save(5, state(mesh(), step=5), PIPELINE)
+        checkpoints.save(5, state(mesh(), step=5), **JSON)
     assert sorted(path.name for path in workdir.checkpoints.iterdir()) == ["3", "5"]
     assert_equal(loaded(workdir), state(mesh(), step=5).model)
 
@@ -207,7 +332,7 @@ def test_the_mean_of_equal_models_is_that_model(workdir: Workdir) -> None:
     """R11: to the bit, and without the optimiser's state."""
     with Checkpoints(workdir, keep=9) as checkpoints:
         for step in (1, 2, 3):
-            checkpoints.save(step, state(mesh(), step=1), PIPELINE)
+            checkpoints.save(step, state(mesh(), step=1), **JSON)
     for step in "123":
         shutil.rmtree(workdir.checkpoints / step / "optimizer")
     assert_equal(loaded(workdir, average=3), state(mesh(), step=1).model)
@@ -220,10 +345,13 @@ def test_the_mean_of_equal_models_is_that_model(workdir: Workdir) -> None:
         ({"average": 3}, "--average 3 needs that many checkpoints; it has 1, 2"),
         ({"average": 0}, "--average 0 needs that many"),
         ({"step": 1, "average": 2}, "--step and --average exclude each other"),
+        ({"step": 1, "best": True}, "--best excludes --step and --average"),
+        ({"average": 2, "best": True}, "--best excludes --step and --average"),
+        ({"best": True}, "holds no best checkpoint yet"),
     ],
 )
 def test_a_checkpoint_that_is_not_there_is_refused(
-    workdir: Workdir, which: dict[str, int], message: str
+    workdir: Workdir, which: dict[str, Any], message: str
 ) -> None:
     saved(workdir, 1, 2)
     with pytest.raises(RequestError, match=message):
@@ -237,125 +365,3 @@ def test_a_workdir_without_checkpoints_is_refused(workdir: Workdir) -> None:
     workdir.checkpoints.mkdir(parents=True)
     with pytest.raises(RequestError, match="holds no checkpoint yet"):
         loaded(workdir)
-
-
-# ---- The workdir -------------------------------------------------------------------------------
-
-
-def changed(section: str, **changes: Any) -> Experiment:
-    part: Any = replace(getattr(EXPERIMENT, section), **changes)
-    return replace(EXPERIMENT, **{section: part})
-
-
-def begin(workdir: Workdir, experiment: Experiment = EXPERIMENT) -> None:
-    with workdir.begin(experiment):
-        pass
-
-
-def test_a_new_workdir_holds_the_resolved_configuration(workdir: Workdir) -> None:
-    begin(workdir)
-    assert [path.name for path in workdir.path.iterdir()] == ["config.json"]
-    assert workdir.read_experiment() == EXPERIMENT
-    assert json.loads(workdir.config.read_bytes())["model"]["d_ff"] == 4
-
-
-def test_a_run_that_goes_on_may_be_longer_and_on_other_devices(workdir: Workdir) -> None:
-    begin(workdir)
-    for other in (
-        changed("training", steps=7, save_every=2, keep=3),
-        changed("mesh", tensor=2),
-        changed("search", beam=9),
-        changed("data", folder="/elsewhere"),
-    ):
-        begin(workdir, other)
-        assert workdir.read_experiment() == other
-
-
-def test_another_experiment_is_refused_with_all_that_differs(workdir: Workdir) -> None:
-    begin(workdir)
-    before = workdir.config.read_bytes()
-    other = replace(changed("model", d_ff=6, dropout=0.3), name="other")
-    other = replace(other, training=replace(other.training, steps=5))
-    with pytest.raises(RequestError) as raised:
-        begin(workdir, other)
-    message = str(raised.value)
-    assert "holds another experiment" in message
-    for difference in (
-        "model.d_ff is 4 there and 6 here",
-        "model.dropout is 0.1 there and 0.3 here",
-        "name is 'checkpoints' there and 'other' here",
-    ):
-        assert difference in message
-    assert "training.steps" not in message
-    assert workdir.config.read_bytes() == before
-
-
-def test_a_folder_that_holds_something_else_stays_as_it_is(workdir: Workdir) -> None:
-    workdir.path.mkdir()
-    (workdir.path / "notes").write_text("mine")
-    with pytest.raises(RequestError, match="neither empty nor a workdir"):
-        begin(workdir)
-    assert [path.name for path in workdir.path.iterdir()] == ["notes"]
-
-
-def test_a_place_that_cannot_be_a_folder_is_refused(workdir: Workdir) -> None:
-    workdir.path.write_text("a file")
-    for place in (workdir, Workdir(workdir.path / "below")):
-        with pytest.raises(RequestError, match=r"workdir.*: cannot write: "):
-            begin(place)
-    assert workdir.path.read_text() == "a file"
-
-
-@pytest.mark.parametrize("error", [RequestError("no such corpus"), KeyboardInterrupt()])
-def test_a_workdir_whose_data_cannot_be_made_ready_is_taken_back(
-    workdir: Workdir, error: BaseException
-) -> None:
-    def fail() -> None:
-        with workdir.begin(EXPERIMENT):
-            workdir.vocabulary.write_bytes(b"made already")
-            raise error
-
-    with pytest.raises(type(error)):
-        fail()
-    assert not workdir.path.exists()
-    workdir.path.mkdir()
-    with pytest.raises(type(error)):
-        fail()
-    assert not any(workdir.path.iterdir())
-    # The corrected request finds its place free.
-    begin(workdir, changed("model", d_ff=6))
-
-
-def test_a_workdir_that_was_there_before_is_never_taken_back(workdir: Workdir) -> None:
-    begin(workdir)
-    workdir.vocabulary.write_bytes(b"old")
-
-    def fail() -> None:
-        with workdir.begin(EXPERIMENT):
-            raise RequestError("no such corpus")
-
-    with pytest.raises(RequestError, match="no such corpus"):
-        fail()
-    assert workdir.read_experiment() == EXPERIMENT
-    assert workdir.vocabulary.read_bytes() == b"old"
-
-
-@pytest.mark.parametrize("text", [b"", b"\xff", b"{", b"[]", b'{"name": "a", "modle": {}}'])
-def test_a_configuration_that_is_not_ours_is_refused(workdir: Workdir, text: bytes) -> None:
-    workdir.path.mkdir()
-    workdir.config.write_bytes(text)
-    with pytest.raises(RequestError, match=r"config\.json: "):
-        workdir.read_experiment()
-    with pytest.raises(RequestError, match=r"config\.json: "):
-        begin(workdir)
-
-
-def test_a_folder_that_is_no_workdir_has_no_experiment(workdir: Workdir) -> None:
-    with pytest.raises(RequestError, match="not a workdir of transduce train"):
-        workdir.read_experiment()
-
-
-def test_names_in_other_scripts_survive(workdir: Workdir) -> None:
-    experiment = replace(EXPERIMENT, name="Übersetzung ☃")
-    begin(workdir, experiment)
-    assert workdir.read_experiment() == experiment == from_json(to_json(experiment), origin="x")

@@ -71,8 +71,13 @@ NOT_NEGATIVE = [
     "training.evaluate_every",
     "training.evaluation_sentences",
     "training.samples",
+    "training.epochs",
+    "training.minutes",
+    "training.patience",
+    "training.ema_decay",
     "search.extra_length",
     "data.seed",
+    "data.workers",
     "training.seed",
 ]
 
@@ -82,6 +87,7 @@ BELOW_ONE = [
     "optimizer.beta1",
     "optimizer.beta2",
     "training.label_smoothing",
+    "training.ema_decay",
 ]
 
 
@@ -149,6 +155,12 @@ def test_widths_that_come_in_pairs_are_even() -> None:
 def test_a_character_coverage_above_one_is_refused() -> None:
     with pytest.raises(RequestError, match=r"^data.vocabulary.character_coverage .*, not 1\.5$"):
         VocabularyConfig(character_coverage=1.5)
+
+
+def test_patience_needs_evaluations() -> None:
+    TrainingConfig(patience=3, evaluate_every=7)
+    with pytest.raises(RequestError, match=r"^training\.patience .* set training\.evaluate_every$"):
+        TrainingConfig(patience=3, evaluate_every=0)
 
 
 def test_vocabulary_models_are_set_together() -> None:

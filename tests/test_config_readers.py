@@ -17,6 +17,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+FILES = ("config.py", "config_data.py")
+"""Where the dataclasses of the configuration are."""
+
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "transduce"
 
 WATCHED = """
@@ -48,12 +51,14 @@ def watch(config: ast.Module) -> list[str]:
 
 
 def fields_and_readers(source: Path, folder: Path) -> tuple[list[str], set[str]]:
-    """Fields of `source`/config.py, and those that any other file in `source` reads."""
+    """Fields of FILES in `source`, and those that any other file in `source` reads."""
     shutil.copytree(source, folder / "transduce", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "transduce" / "config.py"
-    config = ast.parse(path.read_text(encoding="utf-8"))
-    fields = watch(config)
-    path.write_text(ast.unparse(config), encoding="utf-8")
+    fields = []
+    for path in (folder / "transduce" / name for name in FILES):
+        if path.exists():
+            config = ast.parse(path.read_text(encoding="utf-8"))
+            fields += watch(config)
+            path.write_text(ast.unparse(config), encoding="utf-8")
     settings = {
         "include": ["transduce"],
         "pythonVersion": "3.13",  # warnings.deprecated is that new; only pyright reads the copy
@@ -66,7 +71,7 @@ def fields_and_readers(source: Path, folder: Path) -> tuple[list[str], set[str]]
     read = set()
     for found in json.loads(answer.stdout)["generalDiagnostics"]:
         name = re.search(r"^\s+(\w+\.\w+)$", found["message"], flags=re.MULTILINE)
-        if name and Path(found["file"]).name != "config.py":
+        if name and Path(found["file"]).name not in FILES:
             read.add(name[1])
     return fields, read
 

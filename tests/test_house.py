@@ -17,6 +17,8 @@ SOURCE = ROOT / "src" / "transduce"
 
 # In this order: a room imports only from rooms before it.
 ROOMS = [
+    "config_checks",
+    "config_data",
     "config",
     "config_files",
     "arrays",
@@ -24,6 +26,7 @@ ROOMS = [
     "model",
     "text",
     "pipeline",
+    "workdir",
     "checkpoints",
     "decoding",
     "evaluation",

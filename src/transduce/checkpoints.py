@@ -1,17 +1,15 @@
-"""What a workdir holds: its files, and its checkpoints, which are Orbax's.
+"""Checkpoints: all of Orbax.
 
-config.json         the resolved experiment
-vocabulary.model    the SentencePiece model
-checkpoints/STEP    model, optimizer and pipeline after STEP updates
-metrics.jsonl       one record a line
-tensorboard/        the same for TensorBoard
-translations/       what evaluations translated
+A checkpoint holds the items model and optimizer (arrays by dotted name), ema when there is a moving
+average, pipeline and progress (JSON). The folder appears under its name when all of it is written.
 """
 
 import contextlib
-import os
+import logging
+import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import jax
@@ -21,121 +19,8 @@ from etils import epath
 from jax.sharding import SingleDeviceSharding
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from transduce.config import Experiment, RequestError
-from transduce.config_files import flatten, from_json, to_json
-
-MAY_CHANGE = frozenset(
-    [
-        "model.dtype",
-        "model.unroll",
-        "data.folder",
-        "data.prefetch",
-        "training.steps",
-        "training.log_every",
-        "training.evaluate_every",
-        "training.evaluation_sentences",
-        "training.save_every",
-        "training.keep",
-        "training.samples",
-    ]
-)
-"""Fields, besides those of mesh and search, in which a run that goes on may differ."""
-
-
-@dataclass(frozen=True)
-class Workdir:
-    """The places in a workdir, which may be a cloud path."""
-
-    path: epath.Path
-
-    @classmethod
-    def of(cls, path: str) -> "Workdir":
-        # Orbax takes absolute paths alone; a cloud path is one.
-        return cls(epath.Path(path if "://" in path else os.path.abspath(os.path.expanduser(path))))
-
-    @property
-    def config(self) -> epath.Path:
-        return self.path / "config.json"
-
-    @property
-    def vocabulary(self) -> epath.Path:
-        return self.path / "vocabulary.model"
-
-    @property
-    def checkpoints(self) -> epath.Path:
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> epath.Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def tensorboard(self) -> epath.Path:
-        return self.path / "tensorboard"
-
-    def translations(self, split: str, step: int) -> epath.Path:
-        return self.path / "translations" / f"{split}-{step}.txt"
-
-    def read_experiment(self) -> Experiment:
-        """Raises `RequestError` when this is no workdir, or its configuration is not readable."""
-        if not self.config.exists():
-            raise RequestError(
-                f"{self.path}: not a workdir of transduce train: it has no config.json"
-            )
-        try:
-            text = self.config.read_bytes().decode()
-        except UnicodeDecodeError as error:
-            raise RequestError(f"{self.config}: not UTF-8: {error}") from error
-        return from_json(text, origin=str(self.config))
-
-    @contextlib.contextmanager
-    def begin(self, experiment: Experiment) -> Iterator[None]:
-        """Makes the workdir, or checks that the run in it is this one, and writes the config.
-
-        A context, in which the data is made ready. When that fails, a workdir that was made here
-        is taken back, so that the corrected request finds its place free.
-        Raises `RequestError` that lists the fields in which another experiment differs.
-        """
-        new = not self.config.exists()
-        if not new:
-            self._require_same(experiment)
-        made = not self.path.exists()
-        temporary = self.path / ".config.json"
-        try:
-            if new and not made and any(self.path.iterdir()):
-                raise RequestError(
-                    f"{self.path}: neither empty nor a workdir (it has no config.json); "
-                    "choose another --workdir"
-                )
-            self.path.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(to_json(experiment).encode())
-            temporary.replace(self.config)
-        except OSError as error:
-            raise RequestError(f"{self.path}: cannot write: {error.strerror}") from error
-        try:
-            yield
-        except BaseException:
-            if new:
-                self.config.unlink()
-                self.vocabulary.unlink(missing_ok=True)
-            if made:
-                self.path.rmdir()
-            raise
-
-    def _require_same(self, experiment: Experiment) -> None:
-        old, new = flatten(self.read_experiment()), flatten(experiment)
-        differing = [
-            f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name)
-            and name not in MAY_CHANGE
-            and not name.startswith(("mesh.", "search."))
-        ]
-        if differing:
-            raise RequestError(
-                f"{self.path}: holds another experiment: {'; '.join(differing)}; "
-                "choose another --workdir, or the values that are there"
-            )
+from transduce.config import RequestError, SaveFailed
+from transduce.workdir import Workdir
 
 
 def named_arrays(tree: Any) -> dict[str, Any]:
@@ -153,90 +38,213 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
 
 
-class Checkpoints:
-    """The checkpoints of a run in progress; a context that waits for saves when it ends."""
+def saved_steps(folder: epath.Path) -> list[int]:
+    """The complete checkpoints in a workdir's `checkpoints` or `best`, ascending."""
+    return sorted(ocp.utils.checkpoint_steps(folder))
 
-    def __init__(self, workdir: Workdir, *, keep: int):
-        self._manager = ocp.CheckpointManager(
-            workdir.checkpoints,
-            item_names=("model", "optimizer", "pipeline"),
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=preservation_policy.LatestN(keep),
-                cleanup_tmp_directories=True,
-            ),
-        )
+
+class Checkpoints:
+    """The checkpoints of a run in progress; a context that waits for saves when it ends.
+
+    Any method may raise `SaveFailed`, of a save that was begun before.
+    """
+
+    def __init__(self, workdir: Workdir, *, keep: int, every: int = 1):
+        """Keeps the newest `keep` of those after a multiple of `every` updates, and the newest.
+
+        So what a run was cut at is gone once it has gone on.
+        """
+        newest = preservation_policy.LatestN(1)
+        regular = preservation_policy.EveryNSteps(every, max_to_keep=keep)
+        both = preservation_policy.AnyPreservationPolicy([newest, regular])
+        self._path = workdir.path
+        self._manager = _manager(workdir.checkpoints, both)
+        self._best = _manager(workdir.best, newest)
 
     def __enter__(self) -> Self:
+        self._unraisablehook = sys.unraisablehook
+        sys.unraisablehook = self._report
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._manager.wait_until_finished()
-        self._manager.close()
+        try:
+            self.wait()
+        finally:
+            self._manager.close()
+            self._best.close()
+            sys.unraisablehook = self._unraisablehook
 
-    def latest(self) -> int | None:
-        """The newest complete checkpoint's step."""
-        return self._manager.latest_step()
+    def _report(self, what: Any) -> None:
+        if str(what.exc_value) != "Event loop is closed":
+            self._unraisablehook(what)
 
-    def save(self, step: int, state: Any, pipeline: Any) -> None:
+    def save(self, step: int, state: Any, *, pipeline: Any, progress: Any) -> None:
         """Begins to save and returns; the state's arrays may be overwritten at once.
 
-        `state` has a model and an optimizer; `pipeline` is a JSON-like tree.
+        `state` has a model, an optimizer and an ema, which may be None; `pipeline` and `progress`
+        are JSON-like trees.
         """
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                model=ocp.args.StandardSave(named_arrays(state.model)),
-                optimizer=ocp.args.StandardSave(named_arrays(state.optimizer)),
-                pipeline=ocp.args.JsonSave(pipeline),
-            ),
-        )
+        items: dict[str, Any] = {
+            item: ocp.args.StandardSave(named_arrays(tree)) for item, tree in _trees(state).items()
+        }
+        items["pipeline"] = ocp.args.JsonSave(pipeline)
+        items["progress"] = ocp.args.JsonSave(progress)
+        with self._failing_plainly():
+            # The progress to be saved may speak of a best that must be there by then.
+            self._best.wait_until_finished()
+            self._manager.save(step, args=ocp.args.Composite(**items), force=True)
 
-    def restore(self, step: int, like: Any) -> tuple[Any, Any]:
-        """The state and the pipeline's state after `step`.
+    def save_best(self, step: int, model: Any) -> None:
+        """Begins to save the parameters that are the best so far; then the last best ones go."""
+        if step in self._best.all_steps():
+            # The run had come further before it was cut, and found the same.
+            return
+        items = ocp.args.Composite(model=ocp.args.StandardSave(named_arrays(model)))
+        with self._failing_plainly():
+            self._best.save(step, args=items, force=True)
 
-        `like` is the state with `jax.ShapeDtypeStruct`s, shardings included, for arrays.
+    def wait(self) -> None:
+        """Returns when all that was begun is saved."""
+        with self._failing_plainly():
+            self._best.wait_until_finished()
+            self._manager.wait_until_finished()
+
+    def check(self) -> None:
+        """Does not wait for a save that is going on."""
+        with self._failing_plainly():
+            for manager in (self._best, self._manager):
+                if not manager.is_saving_in_progress():
+                    manager.wait_until_finished()
+
+    @contextlib.contextmanager
+    def _failing_plainly(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise SaveFailed(
+                f"{self._path}: a checkpoint could not be saved: {reason}; those saved before are "
+                "as they were"
+            ) from error
+
+    def restore(self, step: int, like: Any) -> tuple[Any, Any, Any]:
+        """The state, the pipeline's state and the progress after `step`.
+
+        `like` is the state with `jax.ShapeDtypeStruct`s, shardings included, for arrays. Raises
+        `RequestError` that lists the arrays in which a checkpoint of another model differs.
         """
+        require_same_arrays(self._manager.directory / str(step), like)
+        trees = _trees(like)
+        items: dict[str, Any] = {
+            item: ocp.args.StandardRestore(named_arrays(tree)) for item, tree in trees.items()
+        }
         restored = self._manager.restore(
             step,
             args=ocp.args.Composite(
-                model=ocp.args.StandardRestore(named_arrays(like.model)),
-                optimizer=ocp.args.StandardRestore(named_arrays(like.optimizer)),
-                pipeline=ocp.args.JsonRestore(),
+                **items, pipeline=ocp.args.JsonRestore(), progress=ocp.args.JsonRestore()
             ),
         )
-        state = replace(
-            like,
-            step=jax.device_put(np.int32(step), like.step.sharding),
-            model=_with_arrays(like.model, restored["model"]),
-            optimizer=_with_arrays(like.optimizer, restored["optimizer"]),
-        )
-        return state, restored["pipeline"]
+        filled = {item: _with_arrays(tree, restored[item]) for item, tree in trees.items()}
+        state = replace(like, step=jax.device_put(np.int32(step), like.step.sharding), **filled)
+        return state, restored["pipeline"], restored["progress"]
 
 
-def load_model(workdir: Workdir, like: Any, *, step: int | None = None, average: int = 1) -> Any:
-    """The model of a checkpoint, on the first device, without the optimiser's state.
+def _manager(path: epath.Path, policy: Any) -> ocp.CheckpointManager:
+    return ocp.CheckpointManager(
+        path,
+        item_names=("model", "optimizer", "ema", "pipeline", "progress"),
+        options=ocp.CheckpointManagerOptions(
+            preservation_policy=policy,
+            cleanup_tmp_directories=True,
+            # Else a folder that cannot be made is waited for, for minutes.
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+        ),
+    )
 
-    `like` is the model's tree of `jax.ShapeDtypeStruct`. `step` None means the newest; with
-    `average` K the parameters are the mean of the newest K (section 6.1), kept in float32 or
-    wider. Raises `RequestError` when the workdir has no such checkpoint.
+
+# When a save fails, Orbax raises what failed, and besides prints some hundred tracebacks: in the
+# logs of two libraries and from TensorStore's threads, which want to report to a closed loop.
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    frames = traceback.walk_tb(record.exc_info[2] if record.exc_info else None)
+    return not any("orbax" in frame.f_code.co_filename for frame, _ in frames)
+
+
+logging.getLogger("absl").addFilter(_is_not_of_orbax)
+logging.getLogger("asyncio").addFilter(_is_not_of_orbax)
+
+
+def _trees(state: Any) -> dict[str, Any]:
+    """A state's items that are trees of arrays, by their names in a checkpoint."""
+    trees = {"model": state.model, "optimizer": state.optimizer}
+    return trees if state.ema is None else {**trees, "ema": state.ema}
+
+
+def require_same_arrays(checkpoint: epath.Path, like: Any) -> None:
+    """Raises `RequestError` when the checkpoint is not of the state `like`.
+
+    It lists the arrays that are missing, not of the model or of another shape. Types may differ:
+    parameters are float32 or float64.
     """
+    for item, tree in _trees(like).items():
+        _require_same_item(checkpoint / item, named_arrays(tree))
+
+
+def _require_same_item(path: epath.Path, arrays: Mapping[str, Any]) -> None:
+    if not path.exists():
+        raise RequestError(f"{path}: is missing: the checkpoint is of another model")
+    there = ocp.StandardCheckpointHandler().metadata(path).tree
+    differences = [
+        *(f"{name} is missing" for name in arrays if name not in there),
+        *(f"{name} is not of this model" for name in there if name not in arrays),
+        *(
+            f"{name} is {tuple(there[name].shape)} there and {array.shape} here"
+            for name, array in arrays.items()
+            if name in there and tuple(there[name].shape) != array.shape
+        ),
+    ]
+    if differences:
+        raise RequestError(f"{path}: is of another model: {'; '.join(differences)}")
+
+
+def load_model(
+    workdir: Workdir,
+    like: Any,
+    *,
+    step: int | None = None,
+    average: int = 1,
+    best: bool = False,
+) -> Any:
+    """The parameters to decode with: a checkpoint's moving average if it has one, else its model.
+
+    `like` is the model's tree of `jax.ShapeDtypeStruct`; where it has no shardings, the parameters
+    are on the first device. `step` None means the newest; with `average` K the parameters are the
+    mean of the newest K (section 6.1), kept in float32 or wider; `best` means those that did best
+    on dev. Raises `RequestError` when the workdir has no such checkpoint, or it is of another
+    model, with a list of the arrays in which they differ.
+    """
+    if best and (step is not None or average != 1):
+        raise RequestError("--best excludes --step and --average")
+    folder = workdir.best if best else workdir.checkpoints
+    have = saved_steps(folder)
+    if not have:
+        raise RequestError(f"{workdir.path}: holds no {'best ' if best else ''}checkpoint yet")
+    steps = _chosen(workdir, have, step=step, average=average)
     # Nothing is written without a save; read_only=True would log three warnings.
     options = ocp.CheckpointManagerOptions(create=False)
-    if not workdir.checkpoints.exists():
-        raise RequestError(f"{workdir.path}: holds no checkpoint yet")
-    with ocp.CheckpointManager(
-        workdir.checkpoints, item_names=("model",), options=options
-    ) as manager:
-        steps = _chosen(workdir, sorted(manager.all_steps()), step=step, average=average)
-        sharding = SingleDeviceSharding(jax.local_devices()[0])
+    with ocp.CheckpointManager(folder, item_names=("model", "ema"), options=options) as manager:
+        here = SingleDeviceSharding(jax.local_devices()[0])
         targets = {
-            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding or here)
             for name, leaf in named_arrays(like).items()
         }
 
         def read(step: int) -> dict[str, Any]:
-            model = ocp.args.StandardRestore(targets)
-            return manager.restore(step, args=ocp.args.Composite(model=model))["model"]
+            item = "ema" if (folder / str(step) / "ema").exists() else "model"
+            _require_same_item(folder / str(step) / item, targets)
+            arrays = ocp.args.StandardRestore(targets)
+            return manager.restore(step, args=ocp.args.Composite(**{item: arrays}))[item]
 
         if len(steps) == 1:
             return _with_arrays(like, read(steps[0]))
@@ -246,14 +254,14 @@ def load_model(workdir: Workdir, like: Any, *, step: int | None = None, average:
                 value = np.asarray(array, np.promote_types(array.dtype, np.float32))
                 # The running mean of equal values is that value, to the bit.
                 mean[name] = mean[name] + (value - mean[name]) / count if name in mean else value
-        arrays = {name: jax.device_put(value, sharding) for name, value in mean.items()}
+        arrays = {
+            name: jax.device_put(value, targets[name].sharding) for name, value in mean.items()
+        }
         return _with_arrays(like, arrays)
 
 
 def _chosen(workdir: Workdir, steps: Sequence[int], *, step: int | None, average: int) -> list[int]:
-    have = ", ".join(map(str, steps)) or "none"
-    if not steps:
-        raise RequestError(f"{workdir.path}: holds no checkpoint yet")
+    have = ", ".join(map(str, steps))
     if step is not None and average != 1:
         raise RequestError("--step and --average exclude each other")
     if step is not None and step not in steps:

@@ -4,6 +4,7 @@ import difflib
 import importlib.metadata
 import os
 import platform
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -11,10 +12,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from transduce.config import Diverged, Experiment, RequestError, SearchConfig
+from transduce.config import (
+    Diverged,
+    Experiment,
+    Interrupted,
+    RequestError,
+    SaveFailed,
+    SearchConfig,
+)
 from transduce.config_files import load_experiment
 
-_ALLOCATOR = {
+ALLOCATOR = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 34),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
@@ -38,51 +46,47 @@ class TrainArguments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateArguments:
-    """Translate text, one sentence a line."""
+class TrainedArguments:
+    """Which parameters to decode with."""
 
     workdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORKDIR")]
     """What transduce train made."""
+    step: int | None = None
+    """The checkpoint to use; the newest if not given."""
+    average: int = 1
+    """Use the mean of the newest K checkpoints."""
+    best: bool = False
+    """Use the parameters that did best on dev."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateArguments(TrainedArguments):
+    """Translate text, one sentence a line."""
+
     input: str = "-"
     """File to read, plain or gzip; - is standard input."""
     output: str = "-"
     """File to write; - is standard output."""
     scores: bool = False
     """Begin each line with its log-probability and a tab."""
-    step: int | None = None
-    """The checkpoint to use; the newest if not given."""
-    average: int = 1
-    """Use the mean of the newest K checkpoints."""
     search: SearchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreArguments:
+class ScoreArguments(TrainedArguments):
     """Write the log-probability of each target line given its source line."""
 
-    workdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORKDIR")]
-    """What transduce train made."""
     source: str
     target: str
-    step: int | None = None
-    """The checkpoint to use; the newest if not given."""
-    average: int = 1
-    """Use the mean of the newest K checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateArguments:
+class EvaluateArguments(TrainedArguments):
     """Translate a source file and score it against references, as JSON."""
 
-    workdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORKDIR")]
-    """What transduce train made."""
     source: str
     reference: tuple[str, ...]
     """One or more files, each with a line for each source line."""
-    step: int | None = None
-    """The checkpoint to use; the newest if not given."""
-    average: int = 1
-    """Use the mean of the newest K checkpoints."""
     search: SearchConfig
 
 
@@ -92,8 +96,8 @@ def train(arguments: Sequence[str]) -> None:
     default = load_experiment(path) if path else Experiment(name="(given by EXPERIMENT)")
     asked = _parse(TrainArguments, "train", arguments, experiment=default)
 
-    from transduce.checkpoints import Workdir
     from transduce.training.loop import train
+    from transduce.workdir import Workdir
 
     train(asked.experiment, Workdir.of(asked.workdir), profile=asked.profile)
 
@@ -102,9 +106,9 @@ def translate(arguments: Sequence[str]) -> None:
     """Translate text, one sentence a line."""
     asked = _parse(TranslateArguments, "translate", arguments, search=_search(arguments))
 
-    from transduce.decoding import verbs, workdir
+    from transduce.decoding import verbs
 
-    trained = workdir.load(asked.workdir, step=asked.step, average=asked.average)
+    trained = _load(asked)
     verbs.translate(
         trained, asked.search, source=asked.input, output=asked.output, scores=asked.scores
     )
@@ -114,9 +118,9 @@ def score(arguments: Sequence[str]) -> None:
     """Write the log-probability of each target line given its source line."""
     asked = _parse(ScoreArguments, "score", arguments)
 
-    from transduce.decoding import verbs, workdir
+    from transduce.decoding import verbs
 
-    trained = workdir.load(asked.workdir, step=asked.step, average=asked.average)
+    trained = _load(asked)
     verbs.score(trained, source=asked.source, target=asked.target)
 
 
@@ -124,10 +128,9 @@ def evaluate(arguments: Sequence[str]) -> None:
     """Translate a source file and score it against references, as JSON."""
     asked = _parse(EvaluateArguments, "evaluate", arguments, search=_search(arguments))
 
-    from transduce.decoding import workdir
     from transduce.evaluation.verbs import evaluate
 
-    trained = workdir.load(asked.workdir, step=asked.step, average=asked.average)
+    trained = _load(asked)
     evaluate(trained, asked.search, source=asked.source, references=asked.reference)
 
 
@@ -146,7 +149,13 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; returns its exit status: 0 done, 1 failed, 2 the request was wrong."""
+    """Runs one command and returns its exit status.
+
+    0: all that was asked for was done. 1: it failed. 2: the request was wrong. 75, of train: it
+    was asked to stop by SIGTERM or SIGINT and has saved all it did; the same command goes on.
+    130 and 143: SIGINT and SIGTERM ended it where there was nothing to save, or came twice.
+    141: whoever read the output wanted no more.
+    """
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = [f"  {name:<11}{(verb.__doc__ or '').strip()}" for name, verb in VERBS.items()]
         usage = "\n".join(["usage: transduce VERB ...", "", *lines, "", "Every verb has --help."])
@@ -166,18 +175,22 @@ def run(arguments: Sequence[str]) -> int:
     except RequestError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
-    except Diverged as error:
+    except (Diverged, SaveFailed) as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 1
+    except Interrupted as error:
+        print(f"transduce: {error}", file=sys.stderr)
+        return os.EX_TEMPFAIL
     except BrokenPipeError:
         # Whoever reads the output wants no more, as `head` does. The rest of it must not fail
         # once more when the program ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         print("transduce: standard output was closed before all was written", file=sys.stderr)
         return 141
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        # Training says by which signal; Python's own handler is that of SIGINT.
         print("transduce: interrupted", file=sys.stderr)
-        return 130
+        return 128 + (error.args[0] if error.args else signal.SIGINT)
     return 0
 
 
@@ -196,12 +209,18 @@ def _parse(kind: Any, verb: str, arguments: Sequence[str], **defaults: Any) -> A
     )
 
 
+def _load(asked: TrainedArguments) -> Any:
+    from transduce.decoding import workdir
+
+    return workdir.load(asked.workdir, step=asked.step, average=asked.average, best=asked.best)
+
+
 def _search(arguments: Sequence[str]) -> SearchConfig:
     """The search that the workdir's experiment declares, the default of --search options."""
     path = _first_positional(arguments)
     if path is None:
         return SearchConfig()
-    from transduce.checkpoints import Workdir
+    from transduce.workdir import Workdir
 
     return Workdir.of(path).read_experiment().search
 
@@ -217,5 +236,5 @@ def _tune_allocator() -> None:
     TRANSDUCE_MALLOC=0 leaves the allocator alone, and so does any of the settings when set.
     """
     wanted = os.environ.get("TRANSDUCE_MALLOC") != "0" and platform.libc_ver()[0] == "glibc"
-    if wanted and not any(name in os.environ for name in _ALLOCATOR):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | _ALLOCATOR)
+    if wanted and not any(name in os.environ for name in ALLOCATOR):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | ALLOCATOR)

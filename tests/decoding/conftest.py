@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 
 from transduce.arrays import EOS
-from transduce.checkpoints import Checkpoints, Workdir
+from transduce.checkpoints import Checkpoints
 from transduce.cli import run
 from transduce.config import (
     DataConfig,
@@ -25,6 +25,7 @@ from transduce.config import (
 )
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary, train_vocabulary
+from transduce.workdir import Workdir
 
 WORDS = ["the", "a", "man", "woman", "dog", "runs", "sleeps", "house", "houses", "reader"]
 
@@ -100,10 +101,11 @@ def model() -> Transformer:
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint is made of, besides the pipeline's state."""
+    """What a checkpoint is made of, besides the pipeline's state and the progress."""
 
     model: Transformer
     optimizer: dict[str, np.ndarray]
+    ema: None = None
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +118,8 @@ def make_workdir(
             shutil.copy(vocabulary_file, path / "vocabulary.model")
         with Checkpoints(workdir, keep=3) as checkpoints:
             for step, model in models.items():
-                checkpoints.save(step, State(model, {"moments": np.ones(3)}), {"readers": []})
+                state = State(model, {"moments": np.ones(3)})
+                checkpoints.save(step, state, pipeline={"readers": []}, progress={})
         return path
 
     return make

@@ -1,8 +1,12 @@
+import pickle
+
 import pytest
 
-from transduce.checkpoints import Workdir
+from transduce.workdir import Workdir
 from transduce.config import CorpusConfig, DataConfig, RequestError, VocabularyConfig
+from transduce.pipeline import data as module
 from transduce.pipeline.data import Data, prepare_data
+from transduce.text.corpora import prepare
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +35,11 @@ def corpus(folder, name: str, *, lines: int, test: bool) -> CorpusConfig:
     )
 
 
-def prepared(tmp_path, *corpora: CorpusConfig, rows: int = 300, **vocabulary) -> Data:
+def prepared(
+    tmp_path, *corpora: CorpusConfig, rows: int = 300, pretokenized: bool = False, **vocabulary
+) -> Data:
     config = DataConfig(
+        pretokenized=pretokenized,
         corpora=corpora,
         folder=str(tmp_path),
         row_length=32,
@@ -52,33 +59,47 @@ def test_several_corpora_follow_one_after_the_other(tmp_path) -> None:
         for name, lines in (("one", 30), ("two", 20), ("three", 10))
         for number in range(lines)
     ]
-    train = data.splits["train"]
-    assert len(train) == 60
-    assert [train[index] for index in range(60)] == list(train) == expected
-    assert [train[index] for index in (-1, -10, -11, -60)] == [
-        expected[index] for index in (-1, -10, -11, -60)
-    ]
-    for index in (60, -61):
+    drawn = [corpus.source[index] for corpus in data.training for index in corpus.kept]
+    assert drawn == expected
+    dev = data.splits["dev"]
+    expected = [(f"{name} en dev", f"{name} de dev") for name in ("one", "two", "three")]
+    assert len(dev) == 3
+    assert [dev[index] for index in range(3)] == list(dev) == expected
+    assert [dev[index] for index in (-1, -2, -3)] == expected[::-1]
+    for index in (3, -4):
         with pytest.raises(IndexError):
-            train[index]
-    assert [source for source, _ in data.splits["dev"]] == [
-        "one en dev",
-        "two en dev",
-        "three en dev",
-    ]
+            dev[index]
     assert [source for source, _ in data.splits["test"]] == ["two en test", "three en test"]
-    assert data.selection.kept.tolist() == list(range(60))
+    assert {name: len(made.kept) for name, made in data.selections.items()} == {
+        "one": 30,
+        "two": 20,
+        "three": 10,
+    }
+    assert sorted(data.fingerprints) == [
+        *("one/dev", "one/train"),
+        *("three/dev", "three/test", "three/train"),
+        *("two/dev", "two/test", "two/train"),
+    ]
 
 
 def test_a_single_corpus_without_a_test_split_has_none(tmp_path) -> None:
     data = prepared(tmp_path, corpus(tmp_path, "one", lines=50, test=False))
-    assert sorted(data.splits) == ["dev", "train"]
+    assert sorted(data.splits) == ["dev"]
     assert list(data.splits["dev"]) == [("one en dev", "one de dev")]
 
 
 def test_no_corpus_is_refused(tmp_path) -> None:
     with pytest.raises(RequestError, match=r"data\.corpora is empty"):
         prepared(tmp_path)
+
+
+def test_corpora_without_a_dev_split_are_refused(tmp_path, monkeypatch) -> None:
+    def without_dev(*arguments, **options):
+        return {"train": prepare(*arguments, **options)["train"]}
+
+    monkeypatch.setattr(module, "prepare", without_dev)
+    with pytest.raises(RequestError, match=r"no corpus has a dev split: name dev files"):
+        prepared(tmp_path, corpus(tmp_path, "one", lines=50, test=False))
 
 
 def test_the_vocabulary_is_trained_on_no_more_sentences_than_asked_for(tmp_path) -> None:
@@ -96,3 +117,21 @@ def test_a_vocabulary_larger_than_the_table_is_refused(tmp_path) -> None:
     with pytest.raises(RequestError, match=r"has 290 pieces.*model\.vocabulary_size \(289\)"):
         prepared(tmp_path, one, rows=289)
     assert len(prepared(tmp_path, one, rows=290).vocabulary) == 290
+
+
+def test_pretokenised_pairs_have_the_ids_of_their_texts(tmp_path) -> None:
+    one = corpus(tmp_path, "one", lines=50, test=False)
+    plain = prepared(tmp_path, one)
+    data = prepared(tmp_path, one, pretokenized=True)
+    source = pickle.loads(pickle.dumps(data.training[0].source))
+    for index in range(50):
+        ids = source[index]
+        texts = plain.training[0].source[index]
+        assert [ids[side].tolist() for side in ("source", "target")] == [
+            plain.vocabulary.encode(text) for text in texts
+        ]
+    files = list((tmp_path / "cache").glob("tokens-*.array_record"))
+    assert len(files) == 1
+    written = files[0].stat().st_mtime_ns
+    prepared(tmp_path, one, pretokenized=True)
+    assert files[0].stat().st_mtime_ns == written

@@ -13,7 +13,8 @@ import tensorflow_datasets as tfds
 
 from transduce.config import CorpusConfig, RequestError
 from transduce.text import corpora
-from transduce.text.corpora import Split, prepare, training_sentences
+from transduce.text.corpora import prepare, training_sentences
+from transduce.text.prepared import Split
 
 ENGLISH = ["A man runs.", "", "tabs\tand\u00a0\u2028spaces \r", "\U0001f600 e\u0301"]
 GERMAN = ["Ein Mann läuft.", "leer", "\x0b\x0c\x85", "  zwei  "]
@@ -108,7 +109,7 @@ def test_tfds_can_read_what_is_prepared(folder: str, cache: str) -> None:
 
 def test_a_corpus_is_prepared_once(folder: str, cache: str, monkeypatch) -> None:
     first = prepare(corpus(), folder=folder, cache=cache)
-    monkeypatch.setattr(corpora, "_build", None)
+    monkeypatch.setattr(corpora, "build", None)
     again = prepare(corpus(), folder=folder, cache=cache)
     assert list(again["train"]) == list(first["train"])
     assert len(prepared(cache)) == 1
@@ -256,7 +257,7 @@ def test_a_killed_preparation_is_begun_anew(folder: str, cache: str) -> None:
 def test_preparations_of_one_corpus_wait_for_each_other(
     folder: str, cache: str, monkeypatch
 ) -> None:
-    build, begun, others = corpora._build, [], []
+    build, begun, others = corpora.build, [], []
     may_end = threading.Event()
 
     def slow_build(*arguments) -> None:
@@ -267,7 +268,7 @@ def test_preparations_of_one_corpus_wait_for_each_other(
     def run() -> None:
         others.append(list(prepare(corpus(), folder=folder, cache=cache)["train"]))
 
-    monkeypatch.setattr(corpora, "_build", slow_build)
+    monkeypatch.setattr(corpora, "build", slow_build)
     threads = [threading.Thread(target=run) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -348,20 +349,32 @@ def test_training_sentences_are_evenly_spaced(folder: str, cache: str) -> None:
         assert list(training_sentences(splits, limit=limit)) == some
 
 
-def test_multi30k_can_be_prepared(cache: str) -> None:
-    data = Path(os.environ.get("TRANSDUCE_DATA", "../shared/data"), "multi30k", "raw")
-    if not data.is_dir():
-        pytest.skip(f"{data} is not there; $TRANSDUCE_DATA names the folder of corpora")
-    files = {
-        split: (f"{stem}.en.gz", f"{stem}.de.gz")
-        for split, stem in (("train", "train"), ("dev", "val"), ("test", "test_2016_flickr"))
-    }
-    splits = prepare(corpus(name="multi30k", **files), folder=str(data), cache=cache)
-    assert {name: len(split) for name, split in splits.items()} == {
-        "train": 29_000,
-        "dev": 1_014,
-        "test": 1_000,
-    }
-    with gzip.open(data / "train.de.gz", "rt", encoding="utf-8", newline="\n") as file:
-        german = [line.removesuffix("\n") for line in file]
-    assert [target for _, target in splits["train"]] == german
+def sgml(*texts: str) -> list[str]:
+    segments = [f'<seg id="{number}">{text}</seg>' for number, text in enumerate(texts, 1)]
+    return ['<doc docid="a">', *segments, "</doc>"]
+
+
+def test_sgml_files_are_a_corpus(folder: str, cache: str) -> None:
+    write(Path(folder, "test.en.sgm"), sgml("R&amp;D", "two"))
+    write(Path(folder, "test.de.sgm.gz"), sgml("F&amp;E", "zwei"))
+    named = corpus(test=("test.en.sgm", "test.de.sgm.gz"))
+    splits = prepare(named, folder=folder, cache=cache)
+    assert list(splits["test"]) == [("R&D", "F&E"), ("two", "zwei")]
+    write(Path(folder, "test.de.sgm.gz"), sgml("F&amp;E"))
+    with pytest.raises(RequestError, match=r"test\.en\.sgm has segment 2 of document a, .*has not"):
+        prepare(named, folder=folder, cache=cache)
+    with pytest.raises(RequestError, match="both or neither must be SGML"):
+        prepare(corpus(test=("test.en.sgm", "dev.de.gz")), folder=folder, cache=cache)
+
+
+def test_a_tag_stands_before_every_source_line_that_is_not_blank(folder: str, cache: str) -> None:
+    plain = prepare(corpus(test=("dev.en", "dev.de.gz")), folder=folder, cache=cache)
+    tagged = prepare(corpus(test=("dev.en", "dev.de.gz"), tag="<2de>"), folder=folder, cache=cache)
+    train = tagged["train"]
+    sources = ["<2de> A man runs.", "", f"<2de> {ENGLISH[2]}", f"<2de> {ENGLISH[3]}"]
+    assert list(train) == list(zip(sources, GERMAN, strict=True))
+    assert train[0] == pickle.loads(pickle.dumps(train))[0] == (sources[0], GERMAN[0])
+    for name in ("dev", "test"):
+        assert list(tagged[name]) == [(sources[0], GERMAN[0])]
+    assert len(prepared(cache)) == 1
+    assert all(tagged[name].fingerprint != plain[name].fingerprint for name in plain)

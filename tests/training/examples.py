@@ -1,14 +1,21 @@
-"""A small experiment that learns a little in a few seconds."""
+"""A small experiment that learns a little in a few seconds, and what is in its workdir."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
+from transduce.checkpoints import Checkpoints, named_arrays
 from transduce.config import (
     CorpusConfig,
     DataConfig,
@@ -22,6 +29,15 @@ from transduce.config import (
 from transduce.config_files import to_json
 from transduce.parallel.mesh import make_mesh
 from transduce.training import loop
+from transduce.training.objective import Sums
+from transduce.training.step import StepMetrics, abstract_state
+from transduce.workdir import Workdir
+
+COMPILED = {
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+"""Settings with which JAX keeps every program that it compiles."""
 
 ADJECTIVES = {"red": "rote", "old": "alte", "small": "kleine", "new": "neue"}
 NOUNS = {"lamp": "Lampe", "door": "Tür", "cat": "Katze", "street": "Straße", "clock": "Uhr"}
@@ -62,6 +78,7 @@ EXPERIMENT = Experiment(
         save_every=30,
         keep=2,
         samples=2,
+        ema_decay=0.9,
     ),
     search=SearchConfig(beam=2, extra_length=8, block_rows=8),
 )
@@ -117,3 +134,64 @@ def on_one_device(cache: Path) -> Iterator[None]:
 
 def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def metrics(*, loss: Any = 1.0, pairs: Any = 1.0) -> StepMetrics:
+    """Of an update that did nothing, for tests that do without training."""
+    one: Any = 1.0
+    sums = Sums(loss=loss, log_loss=one, tokens=one, source_tokens=one, pairs=pairs)
+    return StepMetrics(sums=sums, gradient_norm=one, learning_rate=one)
+
+
+# ---- What is in a workdir ----------------------------------------------------------------------
+
+
+def records(workdir: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def steps(workdir: Path) -> list[int]:
+    return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
+
+
+def state(experiment: Experiment, workdir: Path, step: int) -> tuple[dict[str, Any], Any, Any]:
+    """A checkpoint's arrays by name, the pipeline's state, and the progress without its time."""
+    like = abstract_state(experiment, make_mesh(experiment.mesh, jax.devices()[:1]))
+    with Checkpoints(Workdir.of(str(workdir)), keep=9) as checkpoints:
+        restored, pipeline, progress = checkpoints.restore(step, like)
+    progress.pop("seconds")
+    return named_arrays(restored), pipeline, progress
+
+
+def assert_same_state(experiment: Experiment, left: Path, right: Path, step: int) -> None:
+    """To the bit: parameters, their average, optimiser, step, data and progress."""
+    (found, *others), (expected, *other_expected) = (
+        state(experiment, workdir, step) for workdir in (left, right)
+    )
+    assert others == other_expected
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+# ---- A process of its own ----------------------------------------------------------------------
+
+RUN = "import sys; from transduce.cli import run; sys.exit(run(sys.argv[1:]))"
+
+
+def start(
+    arguments: Sequence[str], *, cache: Path, compiled: Path, program: str = RUN
+) -> subprocess.Popen[str]:
+    """`transduce` with `arguments`; any warning ends it with an error."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
+        "TRANSDUCE_CACHE": str(cache),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(compiled),
+        **{name.upper(): str(value) for name, value in COMPILED.items()},
+    }
+    command = [sys.executable, "-W", "error", "-c", program, *arguments]
+    return subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from transduce.checkpoints import Workdir
 from transduce.training.monitor import Monitor, duration
+from transduce.workdir import Workdir
 
 
 @pytest.mark.parametrize(

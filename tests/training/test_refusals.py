@@ -1,20 +1,25 @@
 """What a run refuses at its start."""
 
+import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from transduce import cli
-from transduce.checkpoints import Workdir
 from transduce.config import Experiment, RequestError, VocabularyConfig
 from transduce.parallel.mesh import make_mesh
 from transduce.text.vocabulary import train_vocabulary
 from transduce.training import loop
+from transduce.workdir import Workdir
 
 from .examples import PAIRS, experiment_in, files_in, write_experiment
 
 pytestmark = pytest.mark.usefixtures("one_device")
+
+TEXTS = [text for pair in PAIRS for text in pair]
 
 
 def refusal(capsys, *arguments: str) -> str:
@@ -42,6 +47,59 @@ def test_a_workdir_of_another_experiment_is_refused(
     assert files_in(tmp_path) == before
 
 
+def test_a_workdir_in_use_is_refused(
+    tmp_path, folder: Path, experiment: Experiment, capsys
+) -> None:
+    with Workdir.of(str(tmp_path)).begin(experiment):
+        before = files_in(tmp_path)
+        line = refusal(capsys, str(folder / "experiment.py"), "--workdir", str(tmp_path))
+        assert f"{tmp_path}: another run is going on in it (process {os.getpid()} on " in line
+        assert files_in(tmp_path) == before
+
+
+def test_a_run_whose_data_have_changed_is_refused(finished: Path, tmp_path, capsys) -> None:
+    workdir, corpus = tmp_path / "workdir", tmp_path / "corpus"
+    shutil.copytree(finished, workdir)
+    corpus.mkdir()
+    write_experiment(corpus / "experiment.py", experiment_in(corpus))
+    where = [str(corpus / "experiment.py"), "--workdir", str(workdir)]
+    for split in ("train", "dev"):
+        text = (corpus / f"{split}.de").read_text()
+        (corpus / f"{split}.de").write_text(text.replace("alte", "Alte", 1))
+    before = files_in(workdir)
+    line = refusal(capsys, *where)
+    assert "when this run began: corpus split small/dev, corpus split small/train; bring" in line
+    assert files_in(workdir) == before
+    # The text as it was, and another vocabulary.
+    experiment_in(corpus)
+    vocabulary(workdir / "vocabulary.model", 296, texts=[text.upper() for text, _ in PAIRS])
+    line = refusal(capsys, *where)
+    assert f"when this run began: {workdir / 'vocabulary.model'}; bring" in line
+
+
+def test_a_checkpoint_of_another_model_is_refused(
+    finished: Path, tmp_path, folder: Path, capsys
+) -> None:
+    """As when it was copied from elsewhere; in training and in decoding."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"d_ff": 32', '"d_ff": 48'))
+    before = files_in(tmp_path / "checkpoints")
+    arguments = [str(folder / "experiment.py"), "--workdir", str(tmp_path), "--model.d-ff", "48"]
+    line = refusal(capsys, *arguments)
+    differs = "is of another model: decoder.feed_forward.into is (1, 32, 32) there and (1, 32, 48)"
+    assert f"{tmp_path}/checkpoints/120/model: {differs}" in line
+    assert files_in(tmp_path / "checkpoints") == before
+    for best, item in (([], "checkpoints/120/ema"), (["--best"], "best/")):
+        files = ["--source", str(folder / "dev.en"), "--target", str(folder / "dev.de")]
+        assert cli.run(["score", str(tmp_path), *files, *best]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        (line,) = output.err.splitlines()
+        assert f"transduce: {tmp_path}/{item}" in line
+        assert differs in line
+
+
 def test_a_folder_that_is_no_workdir_is_refused(tmp_path, folder: Path, capsys) -> None:
     (tmp_path / "mine").write_text("keep")
     line = refusal(capsys, str(folder / "experiment.py"), "--workdir", str(tmp_path))
@@ -49,8 +107,7 @@ def test_a_folder_that_is_no_workdir_is_refused(tmp_path, folder: Path, capsys) 
     assert files_in(tmp_path) == {str(tmp_path / "mine"): b"keep"}
 
 
-def vocabulary(path: Path, size: int) -> str:
-    texts = [text for pair in PAIRS for text in pair]
+def vocabulary(path: Path, size: int, texts: Sequence[str] = TEXTS) -> str:
     train_vocabulary(texts, config=VocabularyConfig(size=size), path=path)
     return str(path)
 

@@ -109,6 +109,7 @@ def test_uneven_micro_batches_and_devices_give_the_gradients_of_one_batch(
     expected, expected_sums = gradients(mesh=ONE, devices=1, accumulation=1)
     found, sums = gradients(mesh=mesh, devices=devices, accumulation=accumulation)
     assert expected_sums["tokens"] == 5 + 40 + 16 + 1
+    assert expected_sums["pairs"] == 5 + 3 + 5 + 5
     assert sums == pytest.approx(expected_sums, rel=1e-12)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
@@ -120,7 +121,8 @@ def test_an_update_is_the_same_on_one_device_and_on_eight(x64, monkeypatch) -> N
     """Also with dropout, whose masks do not depend on where the rows lie."""
     monkeypatch.setattr(module.jax, "jit", partial(jax.jit, compiler_options=QUICKLY))
     model = replace(EXPERIMENT.model, dropout=0.3)
-    experiment = replace(EXPERIMENT, model=model, training=TrainingConfig(accumulation=2))
+    training = TrainingConfig(accumulation=2, ema_decay=0.5)
+    experiment = replace(EXPERIMENT, model=model, training=training)
 
     def updated(mesh: MeshConfig, devices: int):
         here = make_mesh(mesh, jax.devices()[:devices])
@@ -138,6 +140,23 @@ def test_an_update_is_the_same_on_one_device_and_on_eight(x64, monkeypatch) -> N
     assert losses[0] > losses[2]
     assert (int(state.step), int(expected.step)) == (3, 3)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-9), state, expected)
+
+
+def test_the_moving_average_forgets_what_was_drawn(x64) -> None:
+    """Against numpy: it keeps 2/11, 3/12 and 4/13 of itself, and never more than the decay."""
+    training = TrainingConfig(ema_decay=0.3)
+    experiment = replace(EXPERIMENT, training=training)
+    make = jax.jit(partial(initial_state, experiment), compiler_options=QUICKLY)
+    update = jax.jit(partial(train_step, experiment), compiler_options=QUICKLY)
+    state = make()
+    average = jax.tree.map(np.asarray, state.model)
+    jax.tree.map(np.testing.assert_array_equal, state.ema, average)
+    for kept in (2 / 11, 3 / 12, 0.3):
+        state, _ = update(state, UNEVEN)
+        assert state.result is state.ema
+        parameters = jax.tree.map(np.asarray, state.model)
+        average = jax.tree.map(lambda a, p, k=kept: k * a + (1 - k) * p, average, parameters)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), state.ema, average)
 
 
 def test_the_optimizer_counts_updates_not_micro_batches(x64) -> None:

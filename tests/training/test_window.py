@@ -6,6 +6,7 @@ import pytest
 from transduce.config import DataConfig, Diverged, Experiment, TrainingConfig
 from transduce.training import window as module
 from transduce.training.objective import Sums
+from transduce.training.progress import Limits, Progress
 from transduce.training.step import StepMetrics
 from transduce.training.window import Window
 
@@ -52,14 +53,26 @@ def records() -> Records:
 
 
 @pytest.fixture
-def window(clock: Clock, records: Any) -> Window:
-    return Window(EXPERIMENT, records)
+def progress() -> Progress:
+    return Progress()
+
+
+@pytest.fixture
+def window(clock: Clock, records: Any, progress: Progress) -> Window:
+    limits = Limits(config=EXPERIMENT.training, epoch=1)
+    return Window(EXPERIMENT, records, progress=progress, limits=limits)
 
 
 def metrics(
-    *, loss: float, tokens: float, log_loss: float = 1.0, norm: float = 1.0, rate: float = 1.0
+    *,
+    loss: float,
+    tokens: float,
+    log_loss: float = 1.0,
+    norm: float = 1.0,
+    rate: float = 1.0,
+    pairs: float = 1.0,
 ) -> StepMetrics:
-    values: dict[str, Any] = {"loss": loss, "log_loss": log_loss, "tokens": tokens}
+    values: dict[str, Any] = {"loss": loss, "log_loss": log_loss, "tokens": tokens, "pairs": pairs}
     parts: dict[str, Any] = {"gradient_norm": norm, "learning_rate": rate}
     return StepMetrics(sums=Sums(**values, source_tokens=values["tokens"]), **parts)
 
@@ -92,6 +105,26 @@ def test_only_the_time_of_updates_counts(window: Window, records: Records, clock
     (record,) = records.records
     assert record["target_tokens_per_second"] == pytest.approx(80 / 5)
     assert record["updates_per_second"] == pytest.approx(2 / 5)
+
+
+def test_pairs_and_the_time_of_updates_are_added_to_the_progress(
+    window: Window, progress: Progress, clock: Clock
+) -> None:
+    progress.pairs, progress.seconds = 1000, 50.0
+    clock.now += 500  # compiling
+    window.restart()
+    window.add(1, metrics(loss=1, tokens=30, pairs=7))
+    clock.now += 2
+    window.add(2, metrics(loss=1, tokens=30, pairs=5))
+    assert progress.seconds == 52
+    clock.now += 1
+    window.drain()
+    clock.now += 100  # evaluating
+    window.restart()
+    window.report()
+    assert (progress.pairs, progress.seconds) == (1012, 53)
+    window.report()
+    assert (progress.pairs, progress.seconds) == (1012, 53)
 
 
 def test_padding_is_reported_apart(window: Window, records: Records, clock: Clock) -> None:

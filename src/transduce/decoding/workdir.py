@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from transduce.checkpoints import Workdir, load_model
+from transduce.checkpoints import load_model
 from transduce.config import Experiment, RequestError
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary
+from transduce.workdir import Workdir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Trained:
     model: Transformer
 
 
-def load(path: str, *, step: int | None = None, average: int = 1) -> Trained:
+def load(path: str, *, step: int | None = None, average: int = 1, best: bool = False) -> Trained:
     """The model of a checkpoint in the workdir at `path`: see `load_model` for which.
 
     Raises `RequestError` when the workdir or its checkpoint cannot be used.
@@ -34,5 +35,5 @@ def load(path: str, *, step: int | None = None, average: int = 1) -> Trained:
             f"{experiment.model.vocabulary_size}: it is not the vocabulary of this workdir"
         )
     like = jax.eval_shape(lambda: Transformer(experiment.model, rngs=nnx.Rngs(0)))
-    model = load_model(workdir, like, step=step, average=average)
+    model = load_model(workdir, like, step=step, average=average, best=best)
     return Trained(experiment=experiment, vocabulary=vocabulary, model=model)

@@ -1,99 +1,113 @@
 """Batches of packed sentence pairs (section 5.1), with Grain.
 
-Training draws from a fixed number of readers. Each takes every n-th example of the shuffled
-corpus, tokenises and packs on its own; a global batch is the readers' rows one after the other.
-So the batch of a step depends on the seed and the step alone.
+Training draws from a fixed number of readers (see `readers`); a global batch is the readers' rows
+one after the other. So the batch of a step depends on the seed and the step alone: not on the
+number of processes, each of which owns whole readers, nor on that of their workers.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import grain
 import numpy as np
+from absl import flags
 
 from transduce.arrays import Batch, Tokens
-from transduce.config import DataConfig
+from transduce.config import DataConfig, RequestError
+from transduce.pipeline.readers import Corpus, Rows, Tokenize, examples, reader
 from transduce.pipeline.selection import Pairs
 from transduce.text.vocabulary import Vocabulary
 
-type Row = dict[str, np.ndarray]
+type State = dict[str, str]
+"""Of each reader, by its number: where it goes on."""
 
 
-@dataclass(frozen=True)
-class _Pick:
-    """The kept pairs of a corpus, as a Grain source."""
+class TrainingBatches:
+    """Endless batches of [rows, row_length], or a process' share of them; an iterator."""
 
-    pairs: Pairs
-    kept: np.ndarray
+    def __init__(
+        self,
+        corpora: Sequence[Corpus],
+        vocabulary: Vocabulary,
+        config: DataConfig,
+        *,
+        place: Callable[[Batch], Batch],
+        state: State | None = None,
+        process: tuple[int, int] = (0, 1),
+    ):
+        """`place` puts a batch of host arrays onto devices, ahead of the step that uses it.
 
-    def __len__(self) -> int:
-        return len(self.kept)
+        `state` is that of an earlier iterator, which this one goes on from. `process` is this
+        one's index and their number: each has an equal, contiguous share of the readers.
+        """
+        index, count = process
+        if config.readers % count:
+            raise RequestError(
+                f"data.readers ({config.readers}) does not divide over {count} processes"
+            )
+        share = config.readers // count
+        self._numbers = range(index * share, (index + 1) * share)
+        self._state = dict(state or {})
+        pairs = examples(corpora, vocabulary, config)
+        readers = [
+            reader(pairs, config, number=number, state=self._state.get(str(number)))
+            for number in self._numbers
+        ]
 
-    def __getitem__(self, index: Any) -> tuple[str, str]:
-        return self.pairs[int(self.kept[index])]
+        def whole(parts: tuple[tuple[Rows, str], ...]) -> tuple[Batch, tuple[str, ...]]:
+            rows, states = zip(*parts, strict=True)
+            names = rows[0].keys()
+            return place(
+                _batch({name: np.concatenate([part[name] for part in rows]) for name in names})
+            ), states
 
-
-@dataclass(frozen=True)
-class _Tokenize:
-    vocabulary: Vocabulary
-    sampling: float
-    row_length: int
-
-    def __call__(self, pair: tuple[str, str], rng: np.random.Generator) -> Row:
-        source, target = (self._ids(text, rng) for text in pair)
-        return {"source": source, "target": target}
-
-    def _ids(self, text: str, rng: np.random.Generator) -> np.ndarray:
-        if self.sampling:
-            ids = self.vocabulary.sample(text, rng, self.sampling)
-            # A sampled segmentation is longer; the pair was chosen because the plain one fits.
-            if len(ids) <= self.row_length:
-                return np.array(ids, np.int32)
-        return np.array(self.vocabulary.encode(text), np.int32)
-
-
-def training_batches(
-    pairs: Pairs,
-    kept: np.ndarray,
-    vocabulary: Vocabulary,
-    config: DataConfig,
-    *,
-    place: Callable[[Batch], Batch],
-) -> grain.IterDataset:
-    """Endless batches of [rows, row_length]; its iterator's state is a JSON-like tree.
-
-    `place` puts a batch of host arrays onto devices, ahead of the step that uses it.
-    """
-    examples = (
-        grain.MapDataset.source(_Pick(pairs, kept))
-        .seed(config.seed)
-        .shuffle()
-        .repeat()
-        .random_map(_Tokenize(vocabulary, config.subword_sampling, config.row_length))
-    )
-    lengths = {"source": config.row_length, "target": config.row_length}
-    readers = []
-    for reader in range(config.readers):
-        stream = examples[reader :: config.readers].to_iter_dataset(
-            grain.ReadOptions(num_threads=0)
+        zipped = _zip_in_workers(readers, config.workers).map(whole)
+        self._iterator = iter(
+            grain.experimental.ThreadPrefetchIterDataset(
+                zipped, prefetch_buffer_size=config.prefetch
+            )
         )
-        packed = grain.experimental.FirstFitPackIterDataset(
-            stream,
-            length_struct=lengths,
-            num_packing_bins=config.packing_bins,
-            seed=config.seed + reader,
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        batch, states = next(self._iterator)
+        self._state |= {str(n): state for n, state in zip(self._numbers, states, strict=True)}
+        return batch
+
+    def get_state(self) -> State:
+        """What goes on after the batch that was given last."""
+        return dict(self._state)
+
+    def close(self) -> None:
+        """Ends the thread and the worker processes that read ahead."""
+        self._iterator.close()
+
+
+def _zip_in_workers(readers: Sequence[grain.IterDataset], workers: int) -> grain.IterDataset:
+    """The readers side by side, in their order, shared out to `workers` processes; 0: in none."""
+    if not workers:
+        return grain.experimental.ZipIterDataset(tuple(readers))
+    if not flags.FLAGS.is_parsed():
+        # Grain's workers hand absl's flags on, and ask that there be some.
+        flags.FLAGS.mark_as_parsed()
+    share = -(-len(readers) // workers)
+    options = grain.MultiprocessingOptions(num_workers=1)
+    groups = [
+        grain.experimental.ZipIterDataset(tuple(readers[start : start + share])).mp_prefetch(
+            options
         )
-        readers.append(packed.batch(config.rows // config.readers))
-    whole = grain.experimental.ZipIterDataset(readers).map(_concatenate).map(place)
-    return grain.experimental.ThreadPrefetchIterDataset(whole, prefetch_buffer_size=config.prefetch)
+        for start in range(0, len(readers), share)
+    ]
+    return grain.experimental.ZipIterDataset(tuple(groups)).map(_flatten)
 
 
-def _concatenate(parts: tuple[Row, ...]) -> Batch:
-    return _batch({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+def _flatten(groups: tuple[tuple, ...]) -> tuple:
+    return tuple(part for group in groups for part in group)
 
 
-def _batch(rows: Row) -> Batch:
+def _batch(rows: Rows) -> Batch:
     def side(name: str) -> Tokens:
         return Tokens(
             ids=rows[name],  # pyright: ignore[reportArgumentType] numpy until it is placed
@@ -113,15 +127,15 @@ def evaluation_batches(
     out, rows are a multiple of it wide, and fewer, so that a batch has as many tokens; their
     number is a multiple of `multiple`, of which `rows` is one.
     """
-    tokenize = _Tokenize(vocabulary, 0.0, 0)
+    tokenize = Tokenize(vocabulary, 0.0, 0)
     generator = np.random.default_rng(0)  # asked for, and not used without sampling
-    examples = [tokenize(pair, generator) for pair in pairs]
-    longest = max(len(ids) for example in examples for ids in example.values())
+    tokenized = [tokenize(pair, generator) for pair in pairs]
+    longest = max(len(ids) for example in tokenized for ids in example.values())
     widening = -(-longest // config.row_length)
     width = widening * config.row_length
     rows = max(rows // multiple // widening, 1) * multiple
     packed = grain.experimental.FirstFitPackIterDataset(
-        grain.MapDataset.source(examples).to_iter_dataset(grain.ReadOptions(num_threads=0)),
+        grain.MapDataset.source(tokenized).to_iter_dataset(grain.ReadOptions(num_threads=0)),
         length_struct={"source": width, "target": width},
         num_packing_bins=config.packing_bins,
         shuffle_bins=False,

@@ -1,13 +1,15 @@
 """Everything an experiment reads: its splits, its vocabulary, and the pairs it trains on."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from etils import epath
 
-from transduce.config import DataConfig, RequestError
+from transduce.config import CorpusConfig, DataConfig, RequestError
+from transduce.pipeline.readers import Corpus
 from transduce.pipeline.selection import Pairs, Selection, select
+from transduce.pipeline.tokenized import tokenized
 from transduce.text.corpora import prepare, training_sentences
 from transduce.text.vocabulary import Vocabulary, open_vocabulary
 
@@ -16,10 +18,14 @@ from transduce.text.vocabulary import Vocabulary, open_vocabulary
 class Data:
     """What `prepare_data` made ready."""
 
-    splits: dict[str, Pairs]
-    """train, dev, and test where a corpus has one; of several corpora, one after the other."""
+    training: tuple[Corpus, ...]
+    splits: Mapping[str, Pairs]
+    """dev, and test where a corpus has one; of several corpora, one after the other."""
     vocabulary: Vocabulary
-    selection: Selection
+    selections: Mapping[str, Selection]
+    """By the name of the corpus."""
+    fingerprints: Mapping[str, str]
+    """Of each split that was read, by "corpus/split"."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +57,17 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
     """
     if not config.corpora:
         raise RequestError("data.corpora is empty: the experiment file must name a corpus")
-    corpora = [prepare(corpus, folder=config.folder) for corpus in config.corpora]
-    splits: dict[str, Pairs] = {}
-    for name in ("train", "dev", "test"):
-        parts = tuple(corpus[name] for corpus in corpora if name in corpus)
-        if parts:
-            splits[name] = parts[0] if len(parts) == 1 else _Chain(parts)
+    corpora = {corpus.name: prepare(corpus, folder=config.folder) for corpus in config.corpora}
+    train = {name: splits["train"] for name, splits in corpora.items()}
+    if not any("dev" in splits for splits in corpora.values()):
+        raise RequestError(
+            "no corpus has a dev split: name dev files, or add a corpus that has one"
+        )
     vocabulary = open_vocabulary(
         vocabulary_path,
         config=config.vocabulary,
         sentences=lambda: training_sentences(
-            [corpus["train"] for corpus in corpora], limit=config.vocabulary.training_sentences
+            [*train.values()], limit=config.vocabulary.training_sentences
         ),
     )
     if len(vocabulary) > vocabulary_rows:
@@ -69,5 +75,29 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
             f"{vocabulary_path}: has {len(vocabulary)} pieces, more than "
             f"model.vocabulary_size ({vocabulary_rows})"
         )
-    selection = select(splits["train"], vocabulary, row_length=config.row_length)
-    return Data(splits=splits, vocabulary=vocabulary, selection=selection)
+    selections = select(train, vocabulary, row_length=config.row_length, filters=config.filters)
+    training = []
+    declared: tuple[CorpusConfig, ...] = config.corpora
+    for corpus in declared:
+        pairs, kept = train[corpus.name], selections[corpus.name].kept
+        source = tokenized(pairs, vocabulary) if config.pretokenized else pairs
+        training.append(Corpus(source=source, kept=kept, weight=corpus.weight))
+    others = {
+        name: tuple(splits[name] for splits in corpora.values() if name in splits)
+        for name in ("dev", "test")
+    }
+    return Data(
+        training=tuple(training),
+        splits={name: _joined(parts) for name, parts in others.items() if parts},
+        vocabulary=vocabulary,
+        selections=selections,
+        fingerprints={
+            f"{corpus}/{name}": split.fingerprint
+            for corpus, splits in corpora.items()
+            for name, split in splits.items()
+        },
+    )
+
+
+def _joined(parts: tuple[Pairs, ...]) -> Pairs:
+    return parts[0] if len(parts) == 1 else _Chain(parts)

@@ -1,144 +1,234 @@
-"""Corpora as prepared data sets: TFDS in ArrayRecord files, without TensorFlow.
+"""Corpora as prepared data sets.
 
 A prepared data set lies in a cache folder under the name of its corpus and a fingerprint of what
 is in it, so that a corpus that changes becomes another data set.
 """
 
 import bisect
-import contextlib
-import fcntl
 import hashlib
-import logging
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import tensorflow_datasets as tfds
+from google.protobuf.json_format import ParseError
 
 from transduce.config import CorpusConfig, RequestError
 from transduce.text.lines import count_parallel, read_lines
+from transduce.text.prepared import FILE_FORMAT, ParallelText, Split, build, locked
+from transduce.text.sgml import read_parallel_sgml
+from transduce.text.wmt14 import Wmt14Text
 
-_log = logging.getLogger(__name__)
+
+class Text(Protocol):
+    """The sentence pairs of a split before they are prepared."""
+
+    def fingerprint(self) -> str:
+        """Another one for other pairs."""
+        ...
+
+    def get_ready(self) -> None:
+        """Makes sure that the pairs can be read, or raises `RequestError`."""
+        ...
+
+    def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
 
-class _Info(tfds.core.DatasetInfo):
-    """Nothing about a user's corpus can be in TFDS's cloud bucket: it is not asked."""
+def prepare(corpus: CorpusConfig, *, folder: str, cache: str | None = None) -> dict[str, Split]:
+    """The splits of `corpus`, out of train, dev and test; prepared when they are not yet.
 
-    def initialize_from_bucket(self) -> None:
+    Relative paths start at `folder`; when that is empty at $TRANSDUCE_DATA, else ../shared/data.
+    Prepared data sets and downloads lie in `cache`, else $TRANSDUCE_CACHE, else transduce in
+    $XDG_CACHE_HOME, else ~/.cache/transduce; a data set is there as a whole or not at all, also
+    when preparation is killed or several processes want the same one. One that TFDS prepared is
+    used where it lies.
+
+    Raises `RequestError` when a file cannot be read as text, is empty or of another length than
+    its other side (files are read through before anything is written), an archive cannot be had,
+    a data set of TFDS does not fit, and when the data set cannot be written.
+    """
+    start = Path(folder or os.environ.get("TRANSDUCE_DATA") or "../shared/data").expanduser()
+    if corpus.builder == "tfds":
+        return _in_place(corpus, start)
+    kept = cache_folder(cache)
+    languages = (corpus.source_language, corpus.target_language)
+    texts = _texts(corpus, start, downloads=kept / "downloads")
+    fingerprints = {name: text.fingerprint() for name, text in texts.items()}
+    version = str(ParallelText.VERSION)
+    identity = _digest((version, languages, fingerprints))
+    directory = kept / f"{corpus.name}-{identity}"
+    prepared = directory / "parallel_text" / version
+    if not prepared.is_dir():
+        for text in texts.values():
+            text.get_ready()
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            with locked(directory.with_suffix(".lock")):
+                if not prepared.is_dir():
+                    build(directory, texts, languages)
+        except OSError as error:
+            raise RequestError(
+                f"{directory}: cannot prepare corpus {corpus.name}: {error}; "
+                "$TRANSDUCE_CACHE names the folder for prepared corpora"
+            ) from error
+    return {
+        name: _split(corpus, prepared, name, fingerprint)
+        for name, fingerprint in fingerprints.items()
+    }
+
+
+def _split(corpus: CorpusConfig, directory: Path, name: str, fingerprint: str) -> Split:
+    return Split(
+        directory,
+        name,
+        languages=(corpus.source_language, corpus.target_language),
+        fingerprint=_digest((fingerprint, corpus.tag)) if corpus.tag else fingerprint,
+        tag=corpus.tag,
+    )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def cache_folder(cache: str | None = None) -> Path:
+    """Where prepared data sets and downloads lie; see `prepare`."""
+    if chosen := cache or os.environ.get("TRANSDUCE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "transduce"
+
+
+def _texts(corpus: CorpusConfig, start: Path, *, downloads: Path) -> Mapping[str, Text]:
+    if corpus.builder == "phrasebook":
+        return {name: _Pairs(pairs) for name, pairs in _phrasebook().items()}
+    if corpus.builder == "wmt14":
+        languages = (corpus.source_language, corpus.target_language)
+        folder = Path(os.path.abspath(start / corpus.path))
+        return {
+            split: Wmt14Text(split, languages=languages, folder=folder, downloads=downloads)
+            for split in ("train", "dev", "test")
+        }
+    return _files(corpus, start)
+
+
+def _phrasebook() -> Mapping[str, Sequence[tuple[str, str]]]:
+    from transduce.text.phrasebook import phrasebook
+
+    return phrasebook()
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs in memory."""
+
+    pairs: Sequence[tuple[str, str]]
+
+    def fingerprint(self) -> str:
+        return _digest(self.pairs)
+
+    def get_ready(self) -> None:
         pass
 
-
-class ParallelText(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """Sentence pairs in TFDS's translation format: each a dictionary of language and text."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    # Nothing is downloaded, so there are no checksums. TFDS would look for a file of them by means
-    # of importlib_resources, which it does not install.
-    url_infos = None
-
-    def __init__(
-        self,
-        *,
-        languages: tuple[str, str],
-        splits: Mapping[str, Iterable[tuple[str, str]]],
-        data_dir: str | os.PathLike[str],
-    ):
-        """`splits` gives the pairs by name; the data set is `data_dir`/parallel_text/1.0.0."""
-        self._languages, self._splits = languages, splits
-        super().__init__(data_dir=data_dir, file_format="array_record")
-
-    def _info(self) -> tfds.core.DatasetInfo:
-        return _Info(
-            builder=self,
-            description="Sentence pairs",
-            features=tfds.features.Translation(languages=self._languages),
-            disable_shuffling=True,
-        )
-
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-        return {name: self._generate_examples(pairs) for name, pairs in self._splits.items()}
-
-    def _generate_examples(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Any]:
-        for number, pair in enumerate(pairs):
-            yield number, dict(zip(self._languages, pair, strict=True))
-
-    def _generate_splits(self, dl_manager: Any, download_config: Any) -> list[Any]:
-        """Writes each split while it is generated.
-
-        TFDS's own method can also shuffle; for that it holds a whole split in memory, and asks
-        for TensorFlow when the split is over 1 GB.
-        """
-        return [
-            self._write_split(name, examples)
-            for name, examples in self._split_generators(dl_manager).items()
-        ]
-
-    def _write_split(self, name: str, examples: Iterable[Any]) -> Any:
-        features: Any = self.info.features
-        serializer = tfds.core.ExampleSerializer(features.get_serialized_info())
-        template = self._get_filename_template(name)
-        sizes: list[int] = []
-
-        def records() -> Iterator[tuple[int, bytes]]:
-            for key, example in examples:
-                record = serializer.serialize_example(features.encode_example(example))
-                sizes.append(len(record))
-                yield key, record
-
-        try:
-            path = template.sharded_filepath(shard_index=0, num_shards=1)
-            self._example_writer().write(path, records())
-        except RuntimeError as error:
-            # What ArrayRecord makes of a full disk and the like.
-            raise OSError(str(error)) from error
-        return tfds.core.SplitInfo(
-            name=name,
-            shard_lengths=[len(sizes)],
-            num_bytes=sum(sizes),
-            filename_template=template,
-        )
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.pairs)
 
 
-class Split:
-    """The sentence pairs of a prepared split: `split[i]` is a source and a target text.
+@dataclass(frozen=True)
+class _Files:
+    """The pairs of two parallel files, of lines or of SGML."""
 
-    Records are read when they are asked for. Can be pickled; the copy opens the files anew.
-    """
+    source: Path
+    target: Path
 
-    def __init__(
-        self, directory: Path, name: str, *, languages: tuple[str, str], fingerprint: str
-    ) -> None:
-        """Split `name` of the TFDS data set in `directory`."""
-        builder: Any = tfds.builder_from_directory(directory)
-        self._records = builder.as_data_source(name)
-        self._languages = languages
-        self.fingerprint = fingerprint
-        """Of the text that the split was made of."""
+    def fingerprint(self) -> str:
+        return _sum_of_files((self.source, self.target))
 
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: int) -> tuple[str, str]:
-        return self._pair(self._records[range(len(self))[index]])
-
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[str, str]]:
-        """The pairs at `indices`, faster than one by one."""
-        return [self._pair(record) for record in self._records.__getitems__(indices)]
+    def get_ready(self) -> None:
+        if not self._is_sgml:
+            count_parallel(self.source, self.target)
+        else:
+            read_parallel_sgml(self.source, self.target)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return self.select(range(len(self)))
+        if self._is_sgml:
+            return iter(read_parallel_sgml(self.source, self.target))
+        return zip(read_lines(self.source), read_lines(self.target), strict=True)
 
-    def select(self, indices: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """The pairs at `indices`, read a batch at a time."""
-        for start in range(0, len(indices), 1024):
-            yield from self.__getitems__(indices[start : start + 1024])
+    @property
+    def _is_sgml(self) -> bool:
+        return _is_sgml(self.source)
 
-    def _pair(self, record: Mapping[str, bytes]) -> tuple[str, str]:
-        source, target = self._languages
-        return record[source].decode(), record[target].decode()
+
+def _is_sgml(path: Path) -> bool:
+    return path.name.endswith((".sgm", ".sgm.gz"))
+
+
+def _files(corpus: CorpusConfig, start: Path) -> dict[str, _Files]:
+    named = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}
+    texts: dict[str, _Files] = {}
+    for split, paths in named.items():
+        if not any(paths):
+            continue
+        source, target = (Path(os.path.abspath(start / path)) for path in paths)
+        for path in (source, target):
+            if not path.exists():
+                raise RequestError(
+                    f"{path}: corpus {corpus.name} has no such file ({split}); relative paths "
+                    f"start at {str(start)!r}: set --data.folder or $TRANSDUCE_DATA"
+                )
+        if _is_sgml(source) != _is_sgml(target):
+            raise RequestError(f"{source} and {target}: both or neither must be SGML")
+        texts[split] = _Files(source, target)
+    return texts
+
+
+def _sum_of_files(paths: Iterable[Path]) -> str:
+    """Of all their bytes, so that it is the same wherever and whenever they were copied."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise RequestError(f"{path}: cannot read: {error.strerror}") from error
+    return digest.hexdigest()[:16]
+
+
+def _in_place(corpus: CorpusConfig, start: Path) -> dict[str, Split]:
+    """The splits of a data set that TFDS prepared; their fingerprints are of its record files."""
+    directory = Path(os.path.abspath(start / corpus.path))
+    if not (directory / "dataset_info.json").is_file():
+        raise RequestError(
+            f"{directory}: corpus {corpus.name} has no dataset_info.json there; path must name the "
+            f"folder of one version of a data set (relative paths start at {str(start)!r})"
+        )
+    try:
+        info = tfds.builder_from_directory(directory, file_format=FILE_FORMAT).info
+    except (OSError, ValueError, ParseError) as error:
+        reason = " ".join(str(error).split())
+        raise RequestError(f"{directory}: no data set in ArrayRecord files: {reason}") from error
+    features = (
+        dict(info.features.items()) if isinstance(info.features, tfds.features.FeaturesDict) else {}
+    )
+    for language in (corpus.source_language, corpus.target_language):
+        if language not in features:
+            have = ", ".join(features) or "none"
+            raise RequestError(f"{directory}: has no language {language}; its features are {have}")
+        if not isinstance(features[language], tfds.features.Text):
+            raise RequestError(f"{directory}: its feature {language} is not text")
+    if "train" not in info.splits:
+        have = ", ".join(info.splits) or "none"
+        raise RequestError(f"{directory}: has no split train; its splits are {have}")
+    names = {"train": "train", "dev": "validation", "test": "test"}
+    return {
+        ours: _split(
+            corpus, directory, theirs, _sum_of_files(map(Path, info.splits[theirs].filepaths))
+        )
+        for ours, theirs in names.items()
+        if theirs in info.splits
+    }
 
 
 def training_sentences(splits: Sequence[Split], *, limit: int) -> Iterator[str]:
@@ -153,123 +243,3 @@ def training_sentences(splits: Sequence[Split], *, limit: int) -> Iterator[str]:
         for pair in split.select([place - start for place in inside]):
             yield from pair
         start = stop
-
-
-@dataclass(frozen=True)
-class _Files:
-    """The pairs of two parallel files."""
-
-    source: Path
-    target: Path
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return zip(read_lines(self.source), read_lines(self.target), strict=True)
-
-
-def prepare(corpus: CorpusConfig, *, folder: str, cache: str | None = None) -> dict[str, Split]:
-    """The splits of `corpus`: train, dev and, if it has one, test; prepared when they are not yet.
-
-    Relative paths start at `folder`; when that is empty at $TRANSDUCE_DATA, else ../shared/data.
-    Prepared data sets lie in `cache`, else $TRANSDUCE_CACHE, else transduce in $XDG_CACHE_HOME,
-    else ~/.cache/transduce; a data set is there as a whole or not at all, also when preparation
-    is killed or several processes want the same one.
-
-    Raises `RequestError` when a file cannot be read as text, is empty or of another length than
-    its other side (all files are read through before anything is written), and when the data set
-    cannot be written.
-    """
-    languages = (corpus.source_language, corpus.target_language)
-    texts = _phrasebook() if corpus.builder == "phrasebook" else _files(corpus, folder)
-    fingerprints = {name: _fingerprint(pairs) for name, pairs in texts.items()}
-    version = str(ParallelText.VERSION)
-    identity = hashlib.sha256(repr((version, languages, fingerprints)).encode()).hexdigest()[:16]
-    directory = _cache_folder(cache) / f"{corpus.name}-{identity}"
-    prepared = directory / "parallel_text" / version
-    if not prepared.is_dir():
-        for pairs in texts.values():
-            if isinstance(pairs, _Files):
-                count_parallel(pairs.source, pairs.target)
-        try:
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(directory.with_suffix(".lock")):
-                if not prepared.is_dir():
-                    _build(directory, texts, languages)
-        except OSError as error:
-            raise RequestError(
-                f"{directory}: cannot prepare corpus {corpus.name}: {error}; "
-                "$TRANSDUCE_CACHE names the folder for prepared corpora"
-            ) from error
-    return {
-        name: Split(prepared, name, languages=languages, fingerprint=fingerprint)
-        for name, fingerprint in fingerprints.items()
-    }
-
-
-def _phrasebook() -> dict[str, Iterable[tuple[str, str]]]:
-    from transduce.text.phrasebook import phrasebook
-
-    return {**phrasebook()}
-
-
-def _files(corpus: CorpusConfig, folder: str) -> dict[str, Iterable[tuple[str, str]]]:
-    start = Path(folder or os.environ.get("TRANSDUCE_DATA") or "../shared/data")
-    named = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}
-    texts: dict[str, Iterable[tuple[str, str]]] = {}
-    for split, paths in named.items():
-        if not any(paths):
-            continue
-        source, target = (Path(os.path.abspath(start.expanduser() / path)) for path in paths)
-        for path in (source, target):
-            if not path.exists():
-                raise RequestError(
-                    f"{path}: corpus {corpus.name} has no such file ({split}); relative paths "
-                    f"start at {str(start)!r}: set --data.folder or $TRANSDUCE_DATA"
-                )
-        texts[split] = _Files(source, target)
-    return texts
-
-
-def _fingerprint(pairs: Iterable[tuple[str, str]]) -> str:
-    """Of a split's text: of its files as they are, or of the pairs themselves."""
-    if not isinstance(pairs, _Files):
-        return hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
-    digest = hashlib.sha256()
-    for path in (pairs.source, pairs.target):
-        try:
-            with open(path, "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise RequestError(f"{path}: cannot read: {error.strerror}") from error
-    return digest.hexdigest()[:16]
-
-
-def _cache_folder(cache: str | None) -> Path:
-    if chosen := cache or os.environ.get("TRANSDUCE_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "transduce"
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock that the file at `path` stands for; it ends with the process at the latest."""
-    with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _build(
-    directory: Path, texts: Mapping[str, Iterable[tuple[str, str]]], languages: tuple[str, str]
-) -> None:
-    """Makes the data set in `directory`, or raises and leaves nothing there."""
-    # What is there already was left by a run that was killed.
-    shutil.rmtree(directory, ignore_errors=True)
-    try:
-        # TFDS prints to standard output, which belongs to results.
-        with contextlib.redirect_stdout(None):
-            builder = ParallelText(languages=languages, splits=texts, data_dir=directory)
-            builder.download_and_prepare()
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    counts = ", ".join(f"{name} {info.num_examples}" for name, info in builder.info.splits.items())
-    _log.info("prepared %s: %s sentence pairs", directory, counts)

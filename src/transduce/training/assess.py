@@ -7,7 +7,6 @@ import jax
 from jax.sharding import Mesh, SingleDeviceSharding
 
 from transduce.arrays import Batch
-from transduce.checkpoints import Workdir
 from transduce.config import Experiment, RequestError
 from transduce.decoding.translator import Translation, Translator
 from transduce.evaluation.bleu import quality
@@ -17,6 +16,7 @@ from transduce.pipeline.batches import evaluation_batches
 from transduce.pipeline.data import Data
 from transduce.training.monitor import Monitor
 from transduce.training.objective import Sums, objective, perplexity
+from transduce.workdir import Workdir
 
 
 class Assessment:
@@ -56,10 +56,12 @@ class Assessment:
             )
         return packed
 
-    def __call__(self, monitor: Monitor, split: str, model: Transformer, step: int) -> None:
+    def __call__(
+        self, monitor: Monitor, split: str, model: Transformer, step: int
+    ) -> dict[str, float]:
         """Records loss, perplexity, BLEU and chrF of `split`, and shows some translations.
 
-        All of test is translated; of dev, training.evaluation_sentences.
+        All of test is translated; of dev, training.evaluation_sentences. Returns loss and BLEU.
         """
         began = time.perf_counter()
         pairs = self._data.splits[split]
@@ -87,6 +89,7 @@ class Assessment:
             f"{values['perplexity']:.2f}, BLEU {scores.bleu:.2f} ({scores.bleu_signature}), chrF "
             f"{scores.chrf:.2f}, {len(texts):,} sentences, {seconds:.1f} s"
         )
+        return {"loss": values["loss"], "bleu": scores.bleu}
 
     def _loss(self, model: Transformer, split: str) -> dict[str, float]:
         """Loss (the objective, smoothing included) and perplexity (without) over all pairs."""

@@ -4,31 +4,39 @@ import os
 import shlex
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import asdict, replace
 
 import jax
+import jax.numpy as jnp
 
-from transduce.checkpoints import Checkpoints, Workdir
-from transduce.config import Experiment, RequestError
+from transduce.checkpoints import Checkpoints, require_same_arrays, saved_steps
+from transduce.config import Experiment, Interrupted, RequestError
 from transduce.model.transformer import parameter_count
 from transduce.parallel.mesh import make_mesh, place
-from transduce.pipeline.batches import training_batches
+from transduce.pipeline.batches import TrainingBatches
 from transduce.pipeline.data import prepare_data
 from transduce.training.assess import Assessment
+from transduce.training.interruption import Interruption
 from transduce.training.monitor import Monitor
+from transduce.training.progress import Limits, Progress
 from transduce.training.step import (
     abstract_state,
     compile_train_step,
     initial_state_on,
 )
+from transduce.training.warm_start import warm_start
 from transduce.training.window import Window
+from transduce.workdir import Workdir
 
 
 def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) -> None:
-    """Trains until training.steps, from the newest checkpoint in `workdir` if there is one.
+    """Trains to the first of training's limits, from the newest checkpoint if there is one.
 
-    Raises `RequestError` when the data, the mesh or the workdir do not fit the experiment, and
-    `Diverged` when the loss is not finite; checkpoints saved before then stay.
+    Raises `RequestError` when the data, the mesh or the workdir do not fit the experiment;
+    `Diverged` when the loss is not finite and `SaveFailed` when a checkpoint cannot be written,
+    and checkpoints saved before then stay; `Interrupted` when a signal asks for the end and all
+    that was done is saved.
     """
     config = experiment.training
     mesh = make_mesh(experiment.mesh)
@@ -39,58 +47,108 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             f"training.accumulation ({shares})"
         )
     like = abstract_state(experiment, mesh)
+    with ExitStack() as run:
+        interruption = run.enter_context(Interruption())
+        run.enter_context(workdir.begin(experiment))
+        number = saved = max(saved_steps(workdir.checkpoints), default=0)
+        if number:
+            require_same_arrays(workdir.checkpoints / str(number), like)
 
-    # ---- Data ----------------------------------------------------------------------------
-    with workdir.begin(experiment):
+        # ---- Data ------------------------------------------------------------------------
         began = time.perf_counter()
+        parameters = warm_start(experiment, workdir, like.model)
         data = prepare_data(
             experiment.data,
             vocabulary_path=workdir.vocabulary,
             vocabulary_rows=experiment.model.vocabulary_size,
         )
         assess = Assessment(experiment, mesh, workdir, data)
-        prepared = f"{data.selection}; {time.perf_counter() - began:.1f} s"
-    dataset = training_batches(
-        data.splits["train"],
-        data.selection.kept,
-        data.vocabulary,
-        experiment.data,
-        place=lambda batch: place(mesh, batch),
-    )
-    with (
-        Monitor(workdir) as monitor,
-        Checkpoints(workdir, keep=config.keep) as checkpoints,
-        closing(iter(dataset)) as batches,
-    ):
+        workdir.settle(
+            experiment, corpora=data.fingerprints, vocabulary=data.vocabulary.fingerprint
+        )
+        seconds = time.perf_counter() - began
+
+        monitor = run.enter_context(Monitor(workdir))
         count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
         monitor.say(f"Run       {experiment.name}, in {workdir.path}")
-        monitor.say(f"Data      {prepared}")
+        for name, selection in data.selections.items():
+            monitor.say(f"Data      {name}: {selection}")
+        monitor.say(f"Data      ready in {seconds:.1f} s")
         monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
 
         # ---- State: new, or the newest checkpoint's --------------------------------------
-        first = checkpoints.latest() or 0
-        if first:
-            state, position = checkpoints.restore(first, like)
-            batches.set_state(position)
-            monitor.say(f"Continues after step {first:,} of {workdir.path}")
+        checkpoints = run.enter_context(
+            Checkpoints(workdir, keep=config.keep, every=config.save_every)
+        )
+        progress, position = Progress(), None
+        if number:
+            state, position, values = checkpoints.restore(number, like)
+            progress = Progress(**values)
+            monitor.say(f"Continues after step {number:,} of {workdir.path}")
         else:
             state = initial_state_on(experiment, mesh)
-        final = max(first, config.steps)
-        if first == final:
-            monitor.say(f"Nothing to train: training.steps is {config.steps:,}")
+        if parameters is not None:
+            average = None if state.ema is None else jax.tree.map(jnp.copy, parameters)
+            state = replace(state, model=parameters, ema=average)
+            monitor.say(f"Begins    with the parameters of {config.warm_start}")
+        batches = run.enter_context(
+            closing(
+                TrainingBatches(
+                    data.training,
+                    data.vocabulary,
+                    experiment.data,
+                    place=lambda batch: place(mesh, batch),
+                    state=position,
+                )
+            )
+        )
 
-        # ---- Updates ---------------------------------------------------------------------
-        window = Window(experiment, monitor)
+        # ---- Updates, and what is due after each -----------------------------------------
+        limits = Limits(config=config, epoch=sum(len(c.kept) for c in data.training))
+        window = Window(experiment, monitor, progress=progress, limits=limits)
         step = None
-        profiled = _profiled(first, final) if profile else range(0)
-        for number in range(first + 1, final + 1):
+        profiled = _profiled(number, config.steps) if profile else range(0)
+        if ended := limits.reached(number, progress):
+            monitor.say(f"Nothing to train: {ended}")
+        while True:
+            # At first this is the newest checkpoint, whose evaluation may have been broken off.
+            unsaved = number > saved
+            if unsaved and (ended or interruption.asked or number % config.log_every == 0):
+                window.report()
+                checkpoints.check()
+            due = config.evaluate_every and number % config.evaluate_every == 0
+            if (ended or (due and progress.evaluated < number)) and not interruption.asked:
+                window.drain()
+                scores = None
+                with interruption.breaking_off():
+                    scores = assess(monitor, "dev", state.result, number)
+                if scores and progress.evaluated < number:
+                    if progress.evaluate(number, scores[config.watch], watch=config.watch):
+                        checkpoints.save_best(number, state.result)
+                    ended = limits.reached(number, progress)
+                window.restart()
+            asked = interruption.asked
+            if unsaved and (ended or asked or number % config.save_every == 0):
+                if ended or asked:
+                    window.report()
+                window.drain()
+                checkpoints.save(
+                    number, state, pipeline=batches.get_state(), progress=asdict(progress)
+                )
+                saved = number
+                window.restart()
+            if ended or asked:
+                break
+
             batch = next(batches)
+            number += 1
             if step is None:
                 began = time.perf_counter()
                 step = compile_train_step(experiment, mesh, state, batch)
                 seconds = time.perf_counter() - began
                 monitor.record("compile", number, seconds=round(seconds, 3))
                 monitor.say(f"Compiled  the training step in {seconds:.1f} s")
+                interruption.begin()
                 window.restart()
             if profiled and number == profiled[0]:
                 window.drain()
@@ -98,28 +156,27 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                 window.restart()
             state, metrics = step(state, batch)
             window.add(number, metrics)
+            if config.epochs:
+                window.drain()  # so that the pairs of this update count
             if profiled and number == profiled[-1]:
                 window.drain()
                 jax.profiler.stop_trace()
                 monitor.say(f"Profile   {workdir.path / 'profile'}")
                 window.restart()
-
-            last = number == final
-            if last or number % config.log_every == 0:
-                window.report()
-            if last or number % config.save_every == 0:
-                window.drain()
-                checkpoints.save(number, state, batches.get_state())
-                window.restart()
-            if config.evaluate_every and number % config.evaluate_every == 0 and not last:
-                window.drain()
-                assess(monitor, "dev", state.model, number)
-                window.restart()
+            ended = limits.reached(number, progress)
 
         # ---- The result ------------------------------------------------------------------
-        assess(monitor, "dev", state.model, final)
-        if "test" in data.splits:
-            assess(monitor, "test", state.model, final)
+        checkpoints.wait()
+        if step is not None and ended:
+            monitor.say(f"Ended     after update {number:,}: {ended}")
+        if "test" in data.splits and not interruption.asked:
+            with interruption.breaking_off():
+                assess(monitor, "test", state.result, number)
+        if interruption.asked:
+            raise Interrupted(
+                f"{interruption.asked.name}: stopped after update {number:,}, which is saved; the "
+                "same command goes on"
+            )
         example = shlex.quote(next(iter(data.splits["dev"]))[0])
         monitor.say(f"Workdir   {workdir.path}")
         monitor.say(f"Next      echo {example} | {_program()} translate {workdir.path}")

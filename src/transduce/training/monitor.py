@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from tensorboardX import SummaryWriter
 
-from transduce.checkpoints import Workdir
+from transduce.workdir import Workdir
 
 
 class Monitor:

@@ -22,6 +22,8 @@ class Sums:
     """Cross-entropy without smoothing; exp of its mean is the perplexity (section 6.1)."""
     tokens: Float[Array, ""]
     source_tokens: Float[Array, ""]
+    pairs: Float[Array, ""]
+    """Sentence pairs."""
 
 
 def objective(model: Transformer, batch: Batch, *, smoothing: float, key: Key) -> Sums:
@@ -52,6 +54,8 @@ def cross_entropy(logits: Float[Array, "B T V"], batch: Batch, *, smoothing: flo
         log_loss=jnp.sum(log_loss * weights),
         tokens=jnp.sum(weights),
         source_tokens=jnp.sum((batch.source.segments != 0).astype(logits.dtype)),
+        # The pairs of a row are numbered from 1.
+        pairs=jnp.sum(jnp.max(batch.target.segments, axis=-1).astype(logits.dtype)),
     )
 
 

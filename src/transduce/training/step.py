@@ -29,6 +29,13 @@ class TrainState:
     """Updates done."""
     model: Transformer
     optimizer: optax.OptState
+    ema: Transformer | None = None
+    """The moving average of the parameters, when training.ema_decay asks for one."""
+
+    @property
+    def result(self) -> Transformer:
+        """The parameters that are evaluated and decoded with."""
+        return self.model if self.ema is None else self.ema
 
 
 @jax.tree_util.register_dataclass
@@ -43,11 +50,16 @@ class StepMetrics:
 
 
 def initial_state(experiment: Experiment) -> TrainState:
-    """Parameters drawn from training.seed, Adam's moments zero."""
+    """Parameters drawn from training.seed, their average the same, Adam's moments zero."""
     key = jax.random.fold_in(jax.random.key(experiment.training.seed), 0)
     model: Any = Transformer(experiment.model, rngs=nnx.Rngs(key))
     optimizer = make_optimizer(experiment.optimizer, d_model=experiment.model.d_model)
-    return TrainState(step=jnp.zeros((), jnp.int32), model=model, optimizer=optimizer.init(model))
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        model=model,
+        optimizer=optimizer.init(model),
+        ema=jax.tree.map(jnp.copy, model) if experiment.training.ema_decay else None,
+    )
 
 
 def abstract_state(experiment: Experiment, mesh: Mesh) -> TrainState:
@@ -103,17 +115,30 @@ def train_step(
     updates, optimizer_state = optimizer.update(gradients, state.optimizer)
     schedule = learning_rate(experiment.optimizer, d_model=experiment.model.d_model)
     model = optax.apply_updates(model, updates)
-    new = TrainState(
-        step=state.step + 1,
-        model=model,
-        optimizer=optimizer_state,
-    )
+    ema = state.ema
+    if ema is not None:
+        ema = moving_average(ema, model, step=state.step + 1, decay=experiment.training.ema_decay)
+    new = TrainState(step=state.step + 1, model=model, optimizer=optimizer_state, ema=ema)
     metrics = StepMetrics(
         sums=sums,
         gradient_norm=optax.tree.norm(gradients),
         learning_rate=jnp.asarray(schedule(state.step)),
     )
     return new, metrics
+
+
+def moving_average(
+    average: Transformer, model: Transformer, *, step: Int[Array, ""], decay: float
+) -> Transformer:
+    """`average` once `model` has come to it after update `step`.
+
+    The average keeps min(decay, (1 + step) / (10 + step)) of itself: less at first, so that the
+    parameters that were drawn at random are soon forgotten.
+    """
+    kept = jnp.minimum(decay, (1 + step) / (10 + step))
+    return jax.tree.map(
+        lambda old, new: (new + kept * (old - new)).astype(old.dtype), average, model
+    )
 
 
 def batch_gradients(

@@ -8,14 +8,21 @@ import jax
 from transduce.config import Diverged, Experiment
 from transduce.training.monitor import Monitor, duration
 from transduce.training.objective import perplexity
+from transduce.training.progress import Limits, Progress
 from transduce.training.step import StepMetrics
 
 
 class Window:
-    """Counts updates and the time they take; compiling, saving and evaluating are not in it."""
+    """Counts updates and the time they take; compiling, saving and evaluating are not in it.
 
-    def __init__(self, experiment: Experiment, monitor: Monitor):
+    What it counts it adds to the run's progress: time at once, pairs when it drains.
+    """
+
+    def __init__(
+        self, experiment: Experiment, monitor: Monitor, *, progress: Progress, limits: Limits
+    ):
         self._experiment, self._monitor = experiment, monitor
+        self._progress, self._limits = progress, limits
         self._waiting: list[tuple[int, StepMetrics]] = []
         self._done: list[tuple[int, StepMetrics]] = []
         self._seconds = 0.0
@@ -33,6 +40,7 @@ class Window:
         if self._waiting:
             jax.block_until_ready(self._waiting[-1][1])
         self._waiting.append((step, metrics))
+        self._count_time()
 
     def drain(self) -> None:
         """Waits for the updates under way and stops the clock.
@@ -40,8 +48,7 @@ class Window:
         Raises `Diverged` at the first whose loss or gradient is not finite.
         """
         values = jax.device_get([metrics for _, metrics in self._waiting])
-        self._seconds += time.perf_counter() - self._began
-        self.restart()
+        self._count_time()
         for (step, _), metrics in zip(self._waiting, values, strict=True):
             loss, norm = float(metrics.sums.loss), float(metrics.gradient_norm)
             if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -50,11 +57,20 @@ class Window:
                     f"gradient norm {norm}; the checkpoints saved before are as they were"
                 )
             self._done.append((step, metrics))
+            self._progress.pairs += int(metrics.sums.pairs)
         self._waiting = []
 
+    def _count_time(self) -> None:
+        seconds = time.perf_counter() - self._began
+        self._seconds += seconds
+        self._progress.seconds += seconds
+        self.restart()
+
     def report(self) -> None:
-        """Records the mean of the updates since the last report, and begins anew."""
+        """Records the mean of the updates since the last report, if any, and begins anew."""
         self.drain()
+        if not self._done:
+            return
         step, last = self._done[-1]
         updates = len(self._done)
         tokens = sum(float(metrics.sums.tokens) for _, metrics in self._done)
@@ -73,10 +89,15 @@ class Window:
             "updates_per_second": updates / seconds,
         }
         self._monitor.record("train", step, **values)
-        total = self._experiment.training.steps
-        left = (total - step) * seconds / updates
+        left = self._limits.seconds_left(
+            step,
+            self._progress,
+            updates=updates,
+            pairs=sum(float(metrics.sums.pairs) for _, metrics in self._done),
+            seconds=seconds,
+        )
         self._monitor.progress(
-            f"{step:>7,} of {total:,}  loss {values['loss']:.3f}  "
+            f"{step:>7,} of {self._experiment.training.steps:,}  loss {values['loss']:.3f}  "
             f"lr {values['learning_rate']:.2e}  grad {values['gradient_norm']:.2f}  "
             f"{values['target_tokens_per_second']:,.0f} target tokens/s "
             f"({values['padded_target_tokens_per_second']:,.0f} with padding)  "

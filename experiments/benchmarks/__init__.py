@@ -1,0 +1,1 @@
+"""Benchmarks: each is a ratio against a peer, measured in the same run."""

@@ -1,0 +1,23 @@
+"""The shapes at which training is compared. No JAX here: the peers read it too."""
+
+SHAPES = {
+    "tiny": {
+        "layers": 4,
+        "d_model": 128,
+        "d_ff": 256,
+        "heads": 4,
+        "vocabulary": 8192,
+        "rows": 64,
+        "length": 32,
+    },
+    "base": {
+        "layers": 6,
+        "d_model": 512,
+        "d_ff": 2048,
+        "heads": 8,
+        "vocabulary": 32000,
+        "rows": 8,
+        "length": 64,
+    },
+}
+"""Both as full rows: every token of a batch is a real one."""

@@ -1,0 +1,57 @@
+"""Tatoeba, English to French: short everyday sentences, by a small model.
+
+Reads tatoeba-en-fr/{train,dev}.{en,fr}.gz in data.folder ($TRANSDUCE_DATA, else
+../shared/data): 147,085 and 1,979 sentences.
+
+    transduce train experiments/tatoeba_enfr_small.py --workdir W
+
+Not yet run.
+"""
+
+from transduce.config import (
+    CorpusConfig,
+    DataConfig,
+    Experiment,
+    ModelConfig,
+    OptimizerConfig,
+    TrainingConfig,
+    VocabularyConfig,
+)
+
+
+def _files(split: str) -> tuple[str, str]:
+    return f"tatoeba-en-fr/{split}.en.gz", f"tatoeba-en-fr/{split}.fr.gz"
+
+
+def experiment() -> Experiment:
+    return Experiment(
+        name="tatoeba_enfr_small",
+        model=ModelConfig(
+            vocabulary_size=8000,
+            encoder_layers=4,
+            decoder_layers=4,
+            d_model=256,
+            d_ff=1024,
+            heads=4,
+            unroll=0,
+        ),
+        data=DataConfig(
+            corpora=(
+                CorpusConfig(
+                    name="tatoeba_enfr",
+                    source_language="en",
+                    target_language="fr",
+                    train=_files("train"),
+                    dev=_files("dev"),
+                ),
+            ),
+            vocabulary=VocabularyConfig(size=8000),
+            readers=8,
+            rows=64,
+            row_length=64,
+        ),
+        optimizer=OptimizerConfig(warmup_steps=1000, peak_learning_rate=2e-3),
+        training=TrainingConfig(
+            steps=3500, log_every=50, evaluate_every=500, save_every=100, keep=10
+        ),
+    )
