@@ -1,4 +1,3 @@
-import errno
 import logging
 import shutil
 import time
@@ -10,42 +9,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from orbax.checkpoint._src.checkpointers import async_checkpointer
 
 from transduce.checkpoints import Checkpoints, load_model, named_arrays, saved_steps
-from transduce.config import (
-    DataConfig,
-    Experiment,
-    MeshConfig,
-    ModelConfig,
-    RequestError,
-    SaveFailed,
-    TrainingConfig,
-    VocabularyConfig,
-)
-from transduce.parallel.mesh import make_mesh
-from transduce.training.step import TrainState, abstract_state
+from transduce.config import RequestError
+from transduce.training.step import TrainState
 from transduce.workdir import Workdir
 
-EXPERIMENT = Experiment(
-    name="checkpoints",
-    model=ModelConfig(
-        vocabulary_size=12,
-        encoder_layers=1,
-        decoder_layers=2,
-        d_model=8,
-        d_ff=4,
-        heads=2,
-        d_k=4,
-        d_v=2,
-    ),
-    data=DataConfig(vocabulary=VocabularyConfig(size=12)),
+from .checkpoint_examples import (
+    AVERAGED,
+    EXPERIMENT,
+    JSON,
+    PIPELINE,
+    PROGRESS,
+    abstract,
+    assert_equal,
+    loaded,
+    mesh,
+    saved,
+    state,
 )
-AVERAGED = replace(EXPERIMENT, training=TrainingConfig(ema_decay=0.9))
-PIPELINE = {"parents": [{"next_row": 3, "parent": {"next_index": 2**40}}, {"parent": None}]}
-PROGRESS = {"pairs": 2**40, "seconds": 0.1, "best": None}
-JSON = {"pipeline": PIPELINE, "progress": PROGRESS}
 
 
 @pytest.fixture
@@ -62,45 +45,6 @@ def no_noise(caplog, capfd):
     records = [*caplog.get_records("setup"), *caplog.get_records("call")]
     assert [record.getMessage() for record in records if record.levelno >= logging.WARNING] == []
     assert tuple(capfd.readouterr()) == ("", "")
-
-
-def mesh(**axes: int) -> Mesh:
-    config = MeshConfig(**axes)
-    return make_mesh(config, jax.devices()[: max(config.data, 1) * config.fsdp * config.tensor])
-
-
-def abstract(where: Mesh, experiment: Experiment = EXPERIMENT) -> TrainState:
-    return abstract_state(experiment, where)
-
-
-def state(where: Mesh, *, step: int, experiment: Experiment = EXPERIMENT) -> TrainState:
-    """Arrays of random numbers that depend on `step`, on a mesh."""
-    generator = np.random.default_rng(step)
-
-    def filled(leaf: Any) -> Any:
-        if not leaf.ndim:
-            return jax.device_put(np.asarray(step, leaf.dtype), leaf.sharding)
-        value = generator.normal(size=leaf.shape).astype(leaf.dtype)
-        return jax.device_put(value, leaf.sharding)
-
-    return jax.tree.map(filled, abstract(where, experiment))
-
-
-def assert_equal(found: Any, expected: Any) -> None:
-    left, right = named_arrays(found), named_arrays(expected)
-    assert left.keys() == right.keys()
-    for name, value in right.items():
-        np.testing.assert_array_equal(np.asarray(left[name]), np.asarray(value), err_msg=name)
-
-
-def saved(workdir: Workdir, *steps: int, keep: int = 9, where: Mesh | None = None) -> None:
-    with Checkpoints(workdir, keep=keep) as checkpoints:
-        for step in steps:
-            checkpoints.save(step, state(where or mesh(), step=step), **JSON)
-
-
-def loaded(workdir: Workdir, **which: Any) -> Any:
-    return load_model(workdir, abstract(mesh()).model, **which)
 
 
 ONE, EIGHT = {}, {"data": 2, "fsdp": 2, "tensor": 2}
@@ -202,46 +146,6 @@ def test_best_parameters_are_there_before_a_checkpoint_that_speaks_of_them(
     assert order == ["best/2", "done", "checkpoints/2", "done"]
 
 
-def test_a_save_that_fails_is_told_and_takes_nothing_that_was_saved(
-    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def commit(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    saved(workdir, 1, 2, keep=2)
-    message = f"{workdir.path}: a checkpoint could not be saved: .* No space left on device; those"
-    fail = pytest.raises(SaveFailed, match=message)
-    with monkeypatch.context() as patch:
-        patch.setattr(async_checkpointer, "_on_commit_callback", commit)
-        # By the next save, by a look at it, by waiting for it, at the end.
-        with fail, Checkpoints(workdir, keep=2) as checkpoints:
-            checkpoints.save(3, state(mesh(), step=3), **JSON)
-            checkpoints.save(4, state(mesh(), step=4), **JSON)
-        with fail, Checkpoints(workdir, keep=2) as checkpoints:
-            checkpoints.save(3, state(mesh(), step=3), **JSON)
-            while True:
-                checkpoints.check()
-                time.sleep(0.01)
-        with fail, Checkpoints(workdir, keep=2) as checkpoints:
-            checkpoints.save_best(3, state(mesh(), step=3).model)
-            checkpoints.wait()
-        with fail, Checkpoints(workdir, keep=2) as checkpoints:
-            checkpoints.save(3, state(mesh(), step=3), **JSON)
-    assert saved_steps(workdir.checkpoints) == [1, 2]
-    assert_equal(loaded(workdir), state(mesh(), step=2).model)
-    saved(workdir, 3, keep=2)
-    assert sorted(path.name for path in workdir.checkpoints.iterdir()) == ["2", "3"]
-    assert_equal(loaded(workdir), state(mesh(), step=3).model)
-
-
-def test_a_folder_that_cannot_be_written_fails_the_save(workdir: Workdir) -> None:
-    with Checkpoints(workdir, keep=2) as checkpoints:
-        workdir.checkpoints.rmdir()
-        workdir.checkpoints.write_text("in the way")
-        with pytest.raises(SaveFailed, match="a checkpoint could not be saved"):
-            checkpoints.save(1, state(mesh(), step=1), **JSON)
-
-
 def test_a_checkpoint_of_another_model_is_refused_with_all_that_differs(
     workdir: Workdir, tmp_path
 ) -> None:
@@ -285,24 +189,6 @@ def test_a_checkpoint_of_another_model_is_refused_with_all_that_differs(
         pytest.raises(RequestError, match=r"checkpoints/1/ema: is missing: the checkpoint is of"),
     ):
         checkpoints.restore(1, abstract(mesh(), AVERAGED))
-
-
-def test_what_a_cut_save_left_is_cleaned_away_and_in_nobodys_way(workdir: Workdir) -> None:
-    """R10."""
-    saved(workdir, 3)
-    cut = workdir.checkpoints / "5.orbax-checkpoint-tmp"
-    shutil.copytree(workdir.checkpoints / "3", cut)
-    (cut / "model" / "manifest.ocdbt").unlink()
-    # Decoding looks at it from outside, and touches nothing.
-    assert_equal(loaded(workdir), state(mesh(), step=3).model)
-    assert cut.exists()
-    assert saved_steps(workdir.checkpoints) == [3]
-    with Checkpoints(workdir, keep=9) as checkpoints:
-        restored, _, _ = checkpoints.restore(3, abstract(mesh()))
-        assert_equal(restored, state(mesh(), step=3))
-        checkpoints.save(5, state(mesh(), step=5), **JSON)
-    assert sorted(path.name for path in workdir.checkpoints.iterdir()) == ["3", "5"]
-    assert_equal(loaded(workdir), state(mesh(), step=5).model)
 
 
 def test_a_workdir_works_where_it_was_copied_to(workdir: Workdir, tmp_path) -> None:

@@ -54,6 +54,7 @@ POSITIVE = [
     "training.log_every",
     "training.save_every",
     "training.keep",
+    "training.loss_chunks",
     "search.beam",
     "search.block_rows",
     "search.max_source_length",

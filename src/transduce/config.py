@@ -150,6 +150,9 @@ class TrainingConfig:
     after update t it keeps min(ema_decay, (1 + t) / (10 + t)) of itself. 0: no average."""
     label_smoothing: float = 0.1
     """epsilon_ls of section 5.4."""
+    loss_chunks: int = 8
+    """Parts, as far as they divide a row's length, in which the positions of a batch go through
+    the final layer and the loss: more need less memory, and on a CPU stay in its cache."""
     accumulation: int = 1
     """Micro-batches that one update adds up; data.rows is divided by it."""
     seed: int = 1
@@ -169,7 +172,7 @@ class TrainingConfig:
     """Translations printed beside their references at an evaluation."""
 
     def __post_init__(self) -> None:
-        positive("training", self, "steps accumulation log_every save_every keep")
+        positive("training", self, "loss_chunks steps accumulation log_every save_every keep")
         fraction("training", self, "label_smoothing")
         fraction("training", self, "ema_decay")
         not_negative("training", self, "evaluate_every evaluation_sentences samples seed")

@@ -44,6 +44,7 @@ MAY_CHANGE = frozenset(
         "training.evaluation_sentences",
         "training.save_every",
         "training.keep",
+        "training.loss_chunks",
         "training.samples",
     ]
 )
@@ -196,17 +197,17 @@ class Workdir:
         with contextlib.ExitStack() as stack:
             with _writing(self.path):
                 file = stack.enter_context(open(self.lock, "a+", encoding="utf-8"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RequestError(
-                    f"{self.path}: another run is going on in it ({file.read()}); wait for it, or "
-                    "choose another --workdir"
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    file.seek(0)
+                    raise RequestError(
+                        f"{self.path}: another run is going on in it ({file.read()}); wait for "
+                        "it, or choose another --workdir"
+                    ) from None
+                file.truncate(0)
+                file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                file.flush()
             yield
 
     def _require_same(self, experiment: Experiment) -> None:

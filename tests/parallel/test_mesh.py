@@ -176,7 +176,7 @@ def test_the_dropout_mask_is_the_same_on_any_mesh(mesh: Mesh) -> None:
 @functools.partial(jax.jit, compiler_options=QUICKLY)
 def loss_and_gradients(model: Transformer, batch: Batch) -> tuple[Array, Transformer]:
     key = jax.random.key(5)
-    loss = functools.partial(objective, batch=batch, smoothing=0.1, key=key)
+    loss = functools.partial(objective, batch=batch, smoothing=0.1, chunks=2, key=key)
     return jax.value_and_grad(lambda model: loss(model).loss)(model)
 
 

@@ -300,7 +300,7 @@ def test_the_loss_over_packed_rows_is_the_sum_of_that_of_its_pairs() -> None:
     )
     model: Any = Transformer(sizes, rngs=nnx.Rngs(1))
     quickly = {"xla_backend_optimization_level": 0}
-    sums = jax.jit(partial(objective, smoothing=0.1, key=None), compiler_options=quickly)
+    sums = jax.jit(partial(objective, smoothing=0.1, chunks=1, key=None), compiler_options=quickly)
 
     def total(batches: list[Batch]) -> dict[str, float]:
         parts = [sums(model, batch) for batch in batches]

@@ -2,11 +2,11 @@ import pickle
 
 import pytest
 
-from transduce.workdir import Workdir
 from transduce.config import CorpusConfig, DataConfig, RequestError, VocabularyConfig
 from transduce.pipeline import data as module
 from transduce.pipeline.data import Data, prepare_data
 from transduce.text.corpora import prepare
+from transduce.workdir import Workdir
 
 
 @pytest.fixture(autouse=True)

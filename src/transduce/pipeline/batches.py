@@ -5,6 +5,10 @@ one after the other. So the batch of a step depends on the seed and the step alo
 number of processes, each of which owns whole readers, nor on that of their workers.
 """
 
+import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -96,11 +100,24 @@ def _zip_in_workers(readers: Sequence[grain.IterDataset], workers: int) -> grain
     options = grain.MultiprocessingOptions(num_workers=1)
     groups = [
         grain.experimental.ZipIterDataset(tuple(readers[start : start + share])).mp_prefetch(
-            options
+            options, worker_init_fn=_end_with_the_run
         )
         for start in range(0, len(readers), share)
     ]
     return grain.experimental.ZipIterDataset(tuple(groups)).map(_flatten)
+
+
+def _end_with_the_run(*_: int) -> None:
+    """A worker leaves Ctrl-C to the run, and ends with it however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run = multiprocessing.parent_process()
+    assert run is not None
+
+    def watch() -> None:
+        run.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _flatten(groups: tuple[tuple, ...]) -> tuple:

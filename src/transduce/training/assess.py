@@ -28,10 +28,11 @@ class Assessment:
         self._workdir, self._data = workdir, data
         self._batches = {split: self._packed(split) for split in data.splits if split != "train"}
         smoothing = experiment.training.label_smoothing
+        chunks = experiment.training.loss_chunks
 
         @jax.jit
         def sums(model: Transformer, batch: Batch) -> Sums:
-            return objective(model, batch, smoothing=smoothing, key=None)
+            return objective(model, batch, smoothing=smoothing, chunks=chunks, key=None)
 
         self._sums = sums
 

@@ -145,10 +145,10 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             if step is None:
                 began = time.perf_counter()
                 step = compile_train_step(experiment, mesh, state, batch)
+                interruption.begin()
                 seconds = time.perf_counter() - began
                 monitor.record("compile", number, seconds=round(seconds, 3))
                 monitor.say(f"Compiled  the training step in {seconds:.1f} s")
-                interruption.begin()
                 window.restart()
             if profiled and number == profiled[0]:
                 window.drain()

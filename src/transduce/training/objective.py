@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from transduce.arrays import Array, Batch, Float
 from transduce.model.layers import Key
 from transduce.model.transformer import Transformer
+from transduce.parallel.mesh import gathered
+from transduce.training.cross_entropy import cross_entropy
 
 
 @jax.tree_util.register_dataclass
@@ -26,36 +28,24 @@ class Sums:
     """Sentence pairs."""
 
 
-def objective(model: Transformer, batch: Batch, *, smoothing: float, key: Key) -> Sums:
+def objective(model: Transformer, batch: Batch, *, smoothing: float, chunks: int, key: Key) -> Sums:
     """Totals for a batch; dropout is on when there is a `key`.
 
-    Sums, not means: micro-batches and devices then weigh by their target tokens.
+    Sums, not means: micro-batches and devices then weigh by their target tokens. `chunks` is
+    that of `cross_entropy`.
     """
-    logits = model(batch, key=key)
-    return cross_entropy(logits, batch, smoothing=smoothing)
-
-
-def cross_entropy(logits: Float[Array, "B T V"], batch: Batch, *, smoothing: float) -> Sums:
-    """Cross-entropy against (1 - e) one_hot(label) + e / V (Szegedy et al. 2015, equation 7).
-
-    With log Z the logarithm of the softmax's denominator this is
-    log Z - (1 - e) logit(label) - e mean(logits), and nothing as large as the logits is kept.
-    """
-    labels = batch.target.ids
-    weights = (batch.target.segments != 0).astype(logits.dtype)
-    log_z = jax.nn.logsumexp(logits, axis=-1)
-    # A one-hot contraction, not a gather, so that the vocabulary may be divided over devices.
-    hot = labels[..., None] == jnp.arange(logits.shape[-1])[None, None]
-    chosen = jnp.sum(jnp.where(hot, logits, 0), axis=-1)
-    log_loss = log_z - chosen
-    loss = log_z - (1 - smoothing) * chosen - smoothing * jnp.mean(logits, axis=-1)
+    hidden = model.hidden(batch, key=key)
+    table = gathered(model.table, model.dtype)
+    wide = jnp.promote_types(model.dtype, jnp.float32)
+    weights = (batch.target.segments != 0).astype(wide)
+    loss, log_loss = cross_entropy(hidden, table, batch.target.ids, weights, smoothing, chunks)
     return Sums(
-        loss=jnp.sum(loss * weights),
-        log_loss=jnp.sum(log_loss * weights),
+        loss=loss,
+        log_loss=log_loss,
         tokens=jnp.sum(weights),
-        source_tokens=jnp.sum((batch.source.segments != 0).astype(logits.dtype)),
+        source_tokens=jnp.sum((batch.source.segments != 0).astype(wide)),
         # The pairs of a row are numbered from 1.
-        pairs=jnp.sum(jnp.max(batch.target.segments, axis=-1).astype(logits.dtype)),
+        pairs=jnp.sum(jnp.max(batch.target.segments, axis=-1).astype(wide)),
     )
 
 

@@ -151,7 +151,10 @@ def batch_gradients(
     """
 
     def summed(model: Transformer, batch: Batch, key: Array) -> tuple[Array, Sums]:
-        sums = objective(model, batch, smoothing=experiment.training.label_smoothing, key=key)
+        config = experiment.training
+        sums = objective(
+            model, batch, smoothing=config.label_smoothing, chunks=config.loss_chunks, key=key
+        )
         return sums.loss, sums
 
     differentiate = jax.grad(summed, has_aux=True)

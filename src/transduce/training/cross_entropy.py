@@ -1,0 +1,112 @@
+"""Cross-entropy with label smoothing over the vocabulary, without keeping the logits.
+
+The logits of a batch are its largest array by far. They are made for a few positions at a time,
+and while they are there so is the gradient: what the backward pass needs is no more than
+gradients of the shapes of the hidden states and of the table.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from transduce.arrays import Array, Float, Int
+from transduce.parallel.mesh import out_sharding
+
+type _Losses = tuple[Array, Array]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def cross_entropy(
+    hidden: Float[Array, "B T D"],
+    table: Float[Array, "V D"],
+    labels: Int[Array, "B T"],
+    weights: Float[Array, "B T"],
+    smoothing: float,
+    chunks: int,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Sums over weighted positions: smoothed cross-entropy, and cross-entropy without smoothing.
+
+    Against (1 - e) one_hot(label) + e / V (Szegedy et al. 2015, equation 7), with e the
+    `smoothing` and logits `hidden` times `table`. The second sum has no gradient. The positions
+    go in as many parts as `chunks` and T have in common.
+    """
+    return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient=False)[0]
+
+
+def _forward(
+    hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunks: int
+) -> tuple[_Losses, tuple[Array, Array]]:
+    return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient=True)
+
+
+def _backward(
+    smoothing: float, chunks: int, gradients: tuple[Array, Array], cotangents: _Losses
+) -> tuple[Array, Array, None, None]:
+    of_hidden, of_table = gradients
+    scale = cotangents[0]
+    return scale.astype(of_hidden.dtype) * of_hidden, scale * of_table, None, None
+
+
+cross_entropy.defvjp(_forward, _backward)
+
+
+def _in_parts(
+    hidden: Array,
+    table: Array,
+    labels: Array,
+    weights: Array,
+    smoothing: float,
+    chunks: int,
+    *,
+    gradient: bool,
+) -> tuple[_Losses, tuple[Array, Array]]:
+    """The sums, and the first one's gradients in `hidden` and `table` if asked for."""
+    wide = jnp.promote_types(hidden.dtype, jnp.float32)
+    pieces = jnp.arange(table.shape[0])[None, None]
+
+    def part(carry: tuple[_Losses, Array], inputs: tuple[Array, Array, Array]) -> tuple:
+        (loss, log_loss), of_table = carry
+        hidden, labels, weights = inputs
+        logits = jnp.einsum("btd,vd->btv", hidden, table, preferred_element_type=wide)
+        largest = jnp.max(logits, axis=-1, keepdims=True)
+        exponentials = jnp.exp(logits - largest)
+        total = jnp.sum(exponentials, axis=-1, keepdims=True)
+        log_z = (largest + jnp.log(total))[..., 0]
+        # A one-hot contraction, not a gather, so that the vocabulary may be divided over devices.
+        hot = labels[..., None] == pieces
+        chosen = jnp.sum(jnp.where(hot, logits, 0), axis=-1)
+        smoothed = log_z - (1 - smoothing) * chosen - smoothing * jnp.mean(logits, axis=-1)
+        losses = loss + jnp.sum(smoothed * weights), log_loss + jnp.sum((log_z - chosen) * weights)
+        if not gradient:
+            return (losses, of_table), None
+        target = jnp.where(hot, 1 - smoothing, 0) + smoothing / table.shape[0]
+        of_logits = ((exponentials / total - target) * weights[..., None]).astype(hidden.dtype)
+        of_hidden = jnp.einsum(
+            "btv,vd->btd", of_logits, table, out_sharding=out_sharding("batch", None, None)
+        )
+        of_table += jnp.einsum(
+            "btv,btd->vd",
+            of_logits,
+            hidden,
+            preferred_element_type=wide,
+            out_sharding=out_sharding("vocabulary", None),
+        )
+        return (losses, of_table), of_hidden
+
+    parts = math.gcd(chunks, hidden.shape[1])
+    zero = jnp.zeros((), wide)
+    start = (zero, zero), jnp.zeros_like(table, wide)
+    inputs = _split(hidden, parts), _split(labels, parts), _split(weights, parts)
+    (losses, of_table), of_hidden = lax.scan(part, start, inputs)
+    if gradient:
+        of_hidden = jnp.moveaxis(of_hidden, 0, 1).reshape(hidden.shape)
+    return losses, (of_hidden, of_table.astype(table.dtype))
+
+
+def _split(x: Array, parts: int) -> Array:
+    """[B, T, ...] to [parts, B, T / parts, ...]: over time, since the batch lies on devices."""
+    rows, length = x.shape[:2]
+    return jnp.moveaxis(x.reshape(rows, parts, length // parts, *x.shape[2:]), 1, 0)
