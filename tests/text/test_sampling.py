@@ -3,6 +3,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -76,10 +77,10 @@ for seed, text in enumerate(sys.argv[2:]):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_another_process_draws_the_same(tmp_path, kind: str) -> None:
+def test_another_process_draws_the_same(tmp_path, kind: Literal["bpe", "unigram"]) -> None:
     """R4: else a run that goes on after a cut sees other batches."""
     path = str(tmp_path / "model")
-    config = VocabularyConfig(size=320 if kind == "bpe" else 280, kind=kind)  # pyright: ignore[reportArgumentType]
+    config = VocabularyConfig(size=320 if kind == "bpe" else 280, kind=kind)
     train_vocabulary(SENTENCES, config=config, path=path)
     command = [sys.executable, "-c", PROGRAM, path, *SENTENCES[:20]]
     other = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from array_record.python import (
     array_record_data_source,
-    array_record_module,  # pyright: ignore[reportAttributeAccessIssue] compiled
+    array_record_module,  # pyright: ignore[reportAttributeAccessIssue] no stubs: compiled
 )
 
 from transduce.config import RequestError
