@@ -1,5 +1,7 @@
 """Settings of the whole test session."""
 
+from collections.abc import Iterator
+
 import jax
 import pytest
 
@@ -9,6 +11,14 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 # A vector that meets a matrix says by [None] along which axis it is repeated.
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_this_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs that tests start share a compilation cache, and leave the user's alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -48,6 +48,7 @@ POSITIVE = [
     "optimizer.warmup_steps",
     "mesh.data",
     "mesh.fsdp",
+    "mesh.context",
     "mesh.tensor",
     "training.steps",
     "training.accumulation",
@@ -57,6 +58,8 @@ POSITIVE = [
     "training.loss_chunks",
     "search.beam",
     "search.block_rows",
+    "search.blocks",
+    "search.max_ratio",
     "search.max_source_length",
 ]
 
@@ -77,6 +80,15 @@ NOT_NEGATIVE = [
     "training.patience",
     "training.ema_decay",
     "search.extra_length",
+    "search.coverage",
+    "search.max_length",
+    "search.min_length",
+    "search.min_ratio",
+    "search.no_repeat_ngram",
+    "search.temperature",
+    "search.top_k",
+    "search.seed",
+    "search.devices",
     "data.seed",
     "data.workers",
     "training.seed",
@@ -92,7 +104,7 @@ BELOW_ONE = [
 ]
 
 
-FREE = ["search.alpha"]
+FREE = ["search.alpha", "search.top_p"]
 
 
 def test_every_number_of_the_configuration_stands_above() -> None:
@@ -225,3 +237,21 @@ def test_a_corpus_of_files_has_both_sides_of_train_and_dev(split: str) -> None:
 def test_corpora_have_different_names() -> None:
     with pytest.raises(RequestError, match="same name"):
         DataConfig(corpora=(files_corpus(), files_corpus()))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"top_p": 0.0, "temperature": 1.0}, r"search\.top_p must be above 0 and at most 1, not 0"),
+        ({"top_p": 1.1, "temperature": 1.0}, r"search\.top_p must be above 0 and at most 1"),
+        ({"temperature": 1e-3}, r"search\.temperature must be 0 or from 0\.01 to 100"),
+        ({"top_k": 5}, r"set search\.temperature"),
+        ({"top_p": 0.9}, r"set search\.temperature"),
+        ({"min_length": 6, "max_length": 5}, r"search\.min_length \(6\) is more than"),
+    ],
+)
+def test_search_settings_that_exclude_each_other_are_refused(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        SearchConfig(**values)

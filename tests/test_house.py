@@ -34,6 +34,7 @@ ROOMS = [
     "planning",
     "viewing",
     "exchange",
+    "environment",
     "cli",
 ]
 

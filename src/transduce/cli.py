@@ -3,15 +3,15 @@
 import difflib
 import importlib.metadata
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from transduce import environment
 from transduce.config import (
     Diverged,
     Experiment,
@@ -19,17 +19,9 @@ from transduce.config import (
     RequestError,
     SaveFailed,
     SearchConfig,
+    WriteFailed,
 )
 from transduce.config_files import load_experiment
-
-ALLOCATOR = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 34),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-    "MALLOC_TOP_PAD_": str(1 << 28),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-"""glibc otherwise gives a step's large arrays back and faults them in again at the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +43,8 @@ class TrainedArguments:
 
     workdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORKDIR")]
     """What transduce train made."""
+    ensemble: tuple[str, ...] = ()
+    """More workdirs, of the same vocabulary: the models' mean probability decides."""
     step: int | None = None
     """The checkpoint to use; the newest if not given."""
     average: int = 1
@@ -67,8 +61,19 @@ class TranslateArguments(TrainedArguments):
     """File to read, plain or gzip; - is standard input."""
     output: str = "-"
     """File to write; - is standard output."""
+    format: Literal["text", "jsonl"] = "text"
+    """A line of text for each line read, or a JSON object."""
+    n_best: int = 1
+    """Hypotheses written of each line, best first: in text as Moses writes them, NUMBER ||| TEXT
+    ||| LOG-PROBABILITY ||| SCORE with numbers from 0; in an object as its alternatives."""
     scores: bool = False
-    """Begin each line with its log-probability and a tab."""
+    """Begin each line of text with its log-probability and a tab."""
+    alignments: bool = False
+    """Write the attention of each token to the tokens of its source, in jsonl."""
+    prefix: str | None = None
+    """File with what each output begins with; an empty line leaves an output free."""
+    batch_size: int = 4096
+    """Lines read and searched at a time; what becomes of a line does not depend on it."""
     search: SearchConfig
 
 
@@ -78,6 +83,8 @@ class ScoreArguments(TrainedArguments):
 
     source: str
     target: str
+    format: Literal["text", "jsonl"] = "text"
+    """Of the target; of jsonl, which translate writes, the tokens are scored as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +92,35 @@ class EvaluateArguments(TrainedArguments):
     """Translate a source file and score it against references, as JSON."""
 
     source: str
-    reference: tuple[str, ...]
+    reference: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
     """One or more files, each with a line for each source line."""
     search: SearchConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareArguments:
+    """Compare systems' translations by paired bootstrap resampling, as JSON."""
+
+    reference: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
+    """One or more files, each with a line for each sentence, plain or gzip; - is standard input."""
+    system: Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+    """A system's translations; given twice or more, the baseline first."""
+    samples: int = 1000
+    """Bootstrap samples."""
+    seed: int = 12345
+    """Decides which sentences are in each sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BracketsArguments:
+    """Score trees against gold trees as EVALB does, one tree a line."""
+
+    gold: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="GOLD")]
+    """Gold trees, plain or gzip."""
+    test: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEST")]
+    """Trees to score; an empty line where there is none."""
+    parameters: str | None = None
+    """EVALB parameter file; without it the usual ones for Penn-style English trees."""
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -95,22 +128,37 @@ def train(arguments: Sequence[str]) -> None:
     path = _first_positional(arguments)
     default = load_experiment(path) if path else Experiment(name="(given by EXPERIMENT)")
     asked = _parse(TrainArguments, "train", arguments, experiment=default)
+    _require_first(asked.file, arguments)
 
+    from transduce.parallel import hosts
     from transduce.training.loop import train
     from transduce.workdir import Workdir
 
+    hosts.initialize()
     train(asked.experiment, Workdir.of(asked.workdir), profile=asked.profile)
 
 
 def translate(arguments: Sequence[str]) -> None:
     """Translate text, one sentence a line."""
     asked = _parse(TranslateArguments, "translate", arguments, search=_search(arguments))
+    _require_first(asked.workdir, arguments)
 
     from transduce.decoding import verbs
 
-    trained = _load(asked)
+    style = verbs.Output(
+        format=asked.format,
+        n_best=asked.n_best,
+        scores=asked.scores,
+        alignments=asked.alignments,
+    )
     verbs.translate(
-        trained, asked.search, source=asked.input, output=asked.output, scores=asked.scores
+        _load(asked),
+        asked.search,
+        source=asked.input,
+        output=asked.output,
+        prefix=asked.prefix,
+        batch_size=asked.batch_size,
+        style=style,
     )
 
 
@@ -120,18 +168,37 @@ def score(arguments: Sequence[str]) -> None:
 
     from transduce.decoding import verbs
 
-    trained = _load(asked)
-    verbs.score(trained, source=asked.source, target=asked.target)
+    verbs.score(_load(asked), source=asked.source, target=asked.target, style=asked.format)
 
 
 def evaluate(arguments: Sequence[str]) -> None:
     """Translate a source file and score it against references, as JSON."""
     asked = _parse(EvaluateArguments, "evaluate", arguments, search=_search(arguments))
+    _require_first(asked.workdir, arguments)
 
     from transduce.evaluation.verbs import evaluate
 
-    trained = _load(asked)
-    evaluate(trained, asked.search, source=asked.source, references=asked.reference)
+    references = [path for paths in asked.reference for path in paths]
+    evaluate(_load(asked), asked.search, source=asked.source, references=references)
+
+
+def compare(arguments: Sequence[str]) -> None:
+    """Compare systems' translations by paired bootstrap resampling, as JSON."""
+    asked = _parse(CompareArguments, "compare", arguments)
+
+    from transduce.evaluation.verbs import compare
+
+    references = [path for paths in asked.reference for path in paths]
+    compare(references=references, systems=asked.system, samples=asked.samples, seed=asked.seed)
+
+
+def brackets(arguments: Sequence[str]) -> None:
+    """Score trees against gold trees as EVALB does."""
+    asked = _parse(BracketsArguments, "brackets", arguments)
+
+    from transduce.evaluation.bracket_verb import brackets
+
+    brackets(asked.gold, asked.test, asked.parameters)
 
 
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
@@ -139,13 +206,20 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "translate": translate,
     "score": score,
     "evaluate": evaluate,
+    "compare": compare,
+    "brackets": brackets,
 }
 
 
 def main() -> None:
     """The program `transduce`."""
-    _tune_allocator()
-    sys.exit(run(sys.argv[1:]))
+    environment.prepare()
+    status = run(sys.argv[1:])
+    if status not in (0, os.EX_TEMPFAIL):
+        from transduce.parallel import hosts
+
+        hosts.leave(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -175,7 +249,7 @@ def run(arguments: Sequence[str]) -> int:
     except RequestError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
-    except (Diverged, SaveFailed) as error:
+    except (Diverged, SaveFailed, WriteFailed) as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:
@@ -184,8 +258,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # Whoever reads the output wants no more, as `head` does. The rest of it must not fail
         # once more when the program ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        print("transduce: standard output was closed before all was written", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("transduce: the output was closed before all was written", file=sys.stderr)
         return 141
     except KeyboardInterrupt as error:
         # Training says by which signal; Python's own handler is that of SIGINT.
@@ -211,8 +285,11 @@ def _parse(kind: Any, verb: str, arguments: Sequence[str], **defaults: Any) -> A
 
 def _load(asked: TrainedArguments) -> Any:
     from transduce.decoding import workdir
+    from transduce.parallel import hosts
 
-    return workdir.load(asked.workdir, step=asked.step, average=asked.average, best=asked.best)
+    hosts.initialize()
+    paths = [asked.workdir, *asked.ensemble]
+    return workdir.load(paths, step=asked.step, average=asked.average, best=asked.best)
 
 
 def _search(arguments: Sequence[str]) -> SearchConfig:
@@ -226,15 +303,11 @@ def _search(arguments: Sequence[str]) -> SearchConfig:
 
 
 def _first_positional(arguments: Sequence[str]) -> str | None:
-    """The verb's first argument if it is no option; so it must come first."""
+    """The verb's first argument if it is no option."""
     return arguments[0] if arguments and not arguments[0].startswith("-") else None
 
 
-def _tune_allocator() -> None:
-    """Starts the program anew, once, with settings of glibc's that take a step's time down.
-
-    TRANSDUCE_MALLOC=0 leaves the allocator alone, and so does any of the settings when set.
-    """
-    wanted = os.environ.get("TRANSDUCE_MALLOC") != "0" and platform.libc_ver()[0] == "glibc"
-    if wanted and not any(name in os.environ for name in ALLOCATOR):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | ALLOCATOR)
+def _require_first(path: str, arguments: Sequence[str]) -> None:
+    """What `path` holds are the options' defaults, so it is looked for where it comes first."""
+    if _first_positional(arguments) != path:
+        raise RequestError(f"{path} must come before all options")

@@ -13,6 +13,7 @@ from transduce.config_checks import (
     Interrupted,
     RequestError,
     SaveFailed,
+    WriteFailed,
     fraction,
     not_negative,
     positive,
@@ -35,6 +36,7 @@ __all__ = [
     "SearchConfig",
     "TrainingConfig",
     "VocabularyConfig",
+    "WriteFailed",
 ]
 
 
@@ -68,6 +70,10 @@ class ModelConfig:
     """Layer normalisation after the residual sum (the paper) or before the sub-layer."""
     dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     """Of activations. Parameters, softmax, normalisation and loss are float32, or float64."""
+    attention: Literal["auto", "plain", "chunked", "splash", "cudnn"] = "auto"
+    """How attention is computed: plain makes all scores at once, the others a block of them at a
+    time, chunked anywhere, splash on TPUs, cudnn on NVIDIA GPUs; auto chooses by platform and
+    length."""
     unroll: int = 1
     """Layers unrolled in the scan over layers; 0 unrolls all, faster on a CPU, slower to compile"""
 
@@ -114,11 +120,13 @@ class MeshConfig:
     """Replicas of the model that share the batch; -1: all devices that the other axes leave."""
     fsdp: int = 1
     """As data, with parameters and optimiser state divided too."""
+    context: int = 1
+    """Divides the positions of every row, for rows that are longer than one device holds."""
     tensor: int = 1
     """Divides heads, feed-forward width and vocabulary."""
 
     def __post_init__(self) -> None:
-        positive("mesh", self, "fsdp tensor")
+        positive("mesh", self, "fsdp context tensor")
         require(
             self.data == -1 or self.data > 0,
             f"mesh.data must be positive or -1, not {self.data}",
@@ -153,6 +161,9 @@ class TrainingConfig:
     loss_chunks: int = 8
     """Parts, as far as they divide a row's length, in which the positions of a batch go through
     the final layer and the loss: more need less memory, and on a CPU stay in its cache."""
+    remat: Literal["none", "layer", "dots"] = "none"
+    """What a layer makes again in the backward pass instead of keeping it: nothing; all but its
+    input; all but its input and its products with matrices."""
     accumulation: int = 1
     """Micro-batches that one update adds up; data.rows is divided by it."""
     seed: int = 1
@@ -185,22 +196,78 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """Beam search (section 6.1)."""
+    """Beam search (section 6.1), or drawing at random; lengths are in pieces, without EOS."""
 
     beam: int = 4
     """K, hypotheses kept a sentence; 1 is greedy search."""
+    length_penalty: Literal["paper", "power", "none"] = "paper"
+    """((5 + |Y|) / 6)^alpha, |Y|^alpha, or none; a log-probability is divided by it, |Y| counting
+    EOS."""
     alpha: float = 0.6
-    """Exponent of the length penalty ((5 + |Y|) / 6)^alpha; 0: none."""
+    """The exponent; 0: no penalty."""
+    coverage: float = 0.0
+    """Weight of Wu et al.'s (2016, equation 14) penalty for source tokens that no piece attends
+    to; 0: none."""
     extra_length: int = 50
-    """An output has at most as many pieces as its source and this many more."""
+    """An output has at most max_ratio times as many pieces as its source, and this many more."""
+    max_ratio: float = 1.0
+    """See extra_length."""
+    max_length: int = 0
+    """And never more than so many; 0: no such limit."""
+    min_ratio: float = 0.0
+    """An output has at least so many times the pieces of its source."""
+    min_length: int = 0
+    """And never fewer than so many; 0: an output may be empty."""
+    ban: tuple[str, ...] = ()
+    """Pieces of the vocabulary that are never written, such as <unk>."""
+    no_repeat_ngram: int = 0
+    """No so many pieces in a row are written twice; 0: anything may be."""
+    temperature: float = 0.0
+    """Outputs are drawn at random, from the softmax of the logits divided by this, from 0.01 to
+    100; 0: beam search."""
+    top_k: int = 0
+    """Of what is drawn from: only the so many most probable pieces; 0: all."""
+    top_p: float = 1.0
+    """And only the most probable ones that together are so probable; 1: all."""
+    seed: int = 1
+    """Of what is drawn; so is the number of the line."""
     block_rows: int = 16
     """Sentences searched together in one block of fixed shape."""
+    blocks: int = 2
+    """Blocks that a device has at work at a time, so that it works on one while another waits."""
+    devices: int = 0
+    """Devices that search, each with blocks of its own; 0: all that this process has."""
+    dtype: Literal["", "float32", "bfloat16"] = ""
+    """What is computed in, and matrices are stored in; empty: the model's dtype."""
     max_source_length: int = 1024
-    """Pieces of a source line that are translated; what is beyond them is cut, with a warning."""
+    """Pieces of a source line that are read at once."""
+    long_lines: Literal["cut", "split"] = "cut"
+    """What is done with a longer one, with a warning: what is beyond is left out, or it is split,
+    at the ends of sentences where it has any, and the translations joined."""
 
     def __post_init__(self) -> None:
-        positive("search", self, "beam block_rows max_source_length")
-        not_negative("search", self, "extra_length")
+        positive("search", self, "beam block_rows blocks max_source_length max_ratio")
+        not_negative(
+            "search", self, "extra_length max_length min_length min_ratio devices coverage"
+        )
+        not_negative("search", self, "no_repeat_ngram temperature top_k seed")
+        require(
+            0 < self.top_p <= 1, f"search.top_p must be above 0 and at most 1, not {self.top_p}"
+        )
+        require(
+            self.temperature == 0 or 0.01 <= self.temperature <= 100,
+            f"search.temperature must be 0 or from 0.01 to 100, not {self.temperature}",
+        )
+        drawn = self.top_k or self.top_p < 1
+        require(
+            self.temperature > 0 or not drawn,
+            "search.top_k and search.top_p are of drawing at random: set search.temperature",
+        )
+        require(
+            not self.max_length or self.min_length <= self.max_length,
+            f"search.min_length ({self.min_length}) is more than search.max_length "
+            f"({self.max_length})",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +293,11 @@ class Experiment:
         require(
             rows % parts == 0,
             f"data.rows ({rows}) must be a multiple of training.accumulation ({parts})",
+        )
+        length, context = self.data.row_length, self.mesh.context
+        require(
+            length % context == 0,
+            f"data.row_length ({length}) must be a multiple of mesh.context ({context})",
         )
         require(
             self.model.positions != "learned"

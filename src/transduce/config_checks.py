@@ -22,6 +22,13 @@ class SaveFailed(Exception):
     """
 
 
+class WriteFailed(Exception):
+    """Output could not be written to its end; the message says where, why and how much is whole.
+
+    The command line prints the message as one line and exits with status 1.
+    """
+
+
 class Interrupted(Exception):
     """A run was asked to stop, and all that it did is saved; the message says how far it came.
 

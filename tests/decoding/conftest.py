@@ -1,13 +1,14 @@
 """A tiny model of random weights, its outputs of many kinds and lengths, and a workdir of it."""
 
+import math
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -23,6 +24,7 @@ from transduce.config import (
     TrainingConfig,
     VocabularyConfig,
 )
+from transduce.decoding.translator import Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary, train_vocabulary
 from transduce.workdir import Workdir
@@ -44,8 +46,8 @@ EXPERIMENT = Experiment(
     ),
     data=DataConfig(vocabulary=VocabularyConfig(size=300)),
     training=TrainingConfig(keep=3),
-    # All sources are in blocks of 16 or 32, so that few shapes are compiled.
-    search=SearchConfig(beam=3, block_rows=4, extra_length=6, max_source_length=28),
+    # All sources are in blocks of 32, so that few shapes are compiled.
+    search=SearchConfig(beam=3, block_rows=4, extra_length=6, max_source_length=28, devices=1),
 )
 
 
@@ -59,6 +61,12 @@ def sentences() -> list[str]:
     """Forty sentences, of 1 to 9 words and at most 28 pieces."""
     generator = random.Random(1)
     return [" ".join(generator.choices(WORDS, k=generator.randint(1, 9))) for _ in range(40)]
+
+
+@pytest.fixture(scope="session")
+def short(sentences: list[str], vocabulary: Vocabulary) -> list[str]:
+    """Those whose blocks are of width 16."""
+    return [line for line in sentences if len(vocabulary.encode(line)) <= 16]
 
 
 @pytest.fixture(scope="session")
@@ -76,17 +84,35 @@ def vocabulary(vocabulary_file: Path) -> Vocabulary:
 def random_model(config: ModelConfig, *, seed: int = 4) -> Transformer:
     """A random model whose next piece depends on the source and on more than the piece before.
 
-    As the table is tied, an ordinary random model writes one piece again and again.
+    As the table is tied, an ordinary random model writes one piece again and again. Drawn by
+    numpy, since JAX would compile the making of each shape.
     """
-    model = Transformer(config, rngs=nnx.Rngs(seed))
-    decoder = model.decoder
-    decoder.feed_forward.out[...] *= 6
-    decoder.cross_attention.out[...] *= 6
-    end = model.table[EOS] / jnp.linalg.norm(model.table[EOS])
-    decoder.feed_forward.out_bias[...] += 1.5 * config.d_model**0.5 * end[None]
-    model.table[...] *= 2
+    like = jax.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(0)))
+    generator, width = np.random.default_rng(seed), config.d_model
+    table = generator.normal(scale=width**-0.5, size=(config.vocabulary_size, width))
+    end = table[EOS] / np.linalg.norm(table[EOS])
+
+    def draw(path: Any, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        name = jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
+        if name == "table":
+            return 2 * table
+        if name == "decoder.feed_forward.out_bias":
+            return np.broadcast_to(1.5 * width**0.5 * end, leaf.shape)
+        if name.endswith("bias"):
+            return np.zeros(leaf.shape)
+        if name.endswith("scale"):
+            return np.ones(leaf.shape)
+        if name == "position_table":
+            return generator.normal(scale=width**-0.5, size=leaf.shape)
+        # Of a stack of matrices from or to the width of the model: Glorot's bounds.
+        bound = (6 / (width + math.prod(leaf.shape[1:]) / width)) ** 0.5
+        strong = name in ("decoder.feed_forward.out", "decoder.cross_attention.out")
+        return generator.uniform(-bound, bound, leaf.shape) * (6 if strong else 1)
+
+    leaves = jax.tree_util.tree_map_with_path(draw, like)
     # Where a checkpoint's parameters are put, so that one compilation serves both.
-    return jax.device_put(model, jax.local_devices()[0])
+    device = jax.local_devices()[0]
+    return jax.tree.map(lambda leaf: jax.device_put(leaf.astype(np.float32), device), leaves)
 
 
 @pytest.fixture(scope="session")
@@ -110,9 +136,11 @@ class State:
 
 @pytest.fixture(scope="session")
 def make_workdir(
-    experiment: Experiment, vocabulary_file: Path
-) -> Callable[[Path, Mapping[int, Transformer]], Path]:
-    def make(path: Path, models: Mapping[int, Transformer]) -> Path:
+    vocabulary_file: Path,
+) -> Callable[..., Path]:
+    def make(
+        path: Path, models: Mapping[int, Transformer], *, experiment: Experiment = EXPERIMENT
+    ) -> Path:
         workdir = Workdir.of(str(path))
         with workdir.begin(experiment):
             shutil.copy(vocabulary_file, path / "vocabulary.model")
@@ -131,18 +159,41 @@ def other(make_model, experiment: Experiment) -> Transformer:
 
 
 @pytest.fixture(scope="session")
+def deep(experiment: Experiment) -> Transformer:
+    """With two layers in its decoder."""
+    return random_model(replace(experiment.model, decoder_layers=2), seed=7)
+
+
+@pytest.fixture(scope="session")
 def workdir(make_workdir, tmp_path_factory, model: Transformer, other: Transformer) -> Path:
     """Checkpoints 1, 2 and 3, of which 2 and 3 are the same."""
     return make_workdir(tmp_path_factory.mktemp("run") / "W", {1: other, 2: model, 3: model})
 
 
+@pytest.fixture(scope="session")
+def second(make_workdir, tmp_path_factory, other: Transformer) -> Path:
+    """Another workdir, of the same vocabulary."""
+    return make_workdir(tmp_path_factory.mktemp("second run") / "W", {1: other})
+
+
+@pytest.fixture(scope="session")
+def translator(model: Transformer, vocabulary: Vocabulary) -> Translator:
+    return Translator([model], vocabulary, EXPERIMENT.search, n_best=3)
+
+
+@pytest.fixture(scope="session")
+def alone(translator: Translator, sentences: list[str]) -> dict[str, Translation]:
+    """Each sentence translated in a call of its own."""
+    return {line: next(translator.translate([line])) for line in sentences}
+
+
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs `transduce` here: its status, standard output and standard error."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
         status = run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
+        out, err = capfd.readouterr()
         return status, out, err
 
     return call

@@ -7,7 +7,7 @@ from transduce.decoding.blocks import blocks, rectangle, width_for
 
 @pytest.mark.parametrize(
     ("length", "width"),
-    [(1, 16), (16, 16), (17, 32), (33, 48), (64, 64), (65, 96), (128, 128), (129, 256), (257, 384)],
+    [(1, 32), (32, 32), (33, 64), (64, 64), (65, 128), (128, 128), (129, 256), (257, 384)],
 )
 def test_widths_are_few_and_hold_the_sequence(length: int, width: int) -> None:
     assert width_for(length) == width
@@ -28,9 +28,9 @@ def test_every_item_is_in_one_block_of_its_shape(lengths: list[int], rows: int) 
 
 
 def test_items_of_similar_length_go_together() -> None:
-    lengths = [9, 2, 7, 20, 3, 8]
+    lengths = [9, 2, 7, 40, 3, 8]
     shapes = [width_for(length) for length in lengths]
-    assert list(blocks(shapes, lengths, 2)) == [(16, [1, 4]), (16, [2, 5]), (16, [0]), (32, [3])]
+    assert list(blocks(shapes, lengths, 2)) == [(32, [1, 4]), (32, [2, 5]), (32, [0]), (64, [3])]
 
 
 def test_rows_left_over_hold_the_end_alone() -> None:

@@ -10,23 +10,12 @@ import pytest
 
 from transduce.arrays import EOS, Batch, Tokens
 from transduce.config import Experiment, RequestError, SearchConfig, VocabularyConfig
-from transduce.decoding.scoring import score_ids, score_pairs
+from transduce.decoding.scoring import score_pairs
 from transduce.decoding.translator import Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary, train_vocabulary
 
 BLANKS = ["", " ", "\u00a0", "\t\t", " \u3000\u2028 "]
-
-
-@pytest.fixture(scope="module")
-def translator(model: Transformer, vocabulary: Vocabulary, experiment: Experiment) -> Translator:
-    return Translator(model, vocabulary, experiment.search)
-
-
-@pytest.fixture(scope="module")
-def alone(translator: Translator, sentences: list[str]) -> dict[str, Translation]:
-    """Each sentence translated in a call of its own."""
-    return {line: next(translator.translate([line])) for line in sentences}
 
 
 def test_the_translations_are_worth_comparing(
@@ -55,6 +44,19 @@ def test_a_line_does_not_depend_on_what_is_translated_with_it(
             assert list(translator.translate(part)) == [alone[line] for line in part]
 
 
+def test_a_line_does_not_depend_on_a_far_longer_one(
+    model: Transformer, vocabulary: Vocabulary, experiment: Experiment, alone, short: list[str]
+) -> None:
+    """D2: to the bit; 200 pieces are read and answered as a whole."""
+    search = replace(experiment.search, max_source_length=256)
+    translator = Translator([model], vocabulary, search, n_best=3)
+    long = " ".join(["man"] * 200)
+    first, beside, last = translator.translate([short[0], long, short[1]])
+    assert [first, last] == [alone[line] for line in short[:2]]
+    assert (len(beside.source_tokens), beside.notes) == (201, ())
+    assert beside == next(translator.translate([long]))
+
+
 def test_blank_lines_stay_where_they_were(
     translator: Translator, alone: dict[str, Translation]
 ) -> None:
@@ -77,7 +79,7 @@ def test_a_line_that_the_vocabulary_reads_as_blank_is_blank(
     """T3: NFKC makes nothing of a control character, and a space of a zero-width one."""
     config = VocabularyConfig(size=300, normalization="nmt_nfkc")
     train_vocabulary(sentences, config=config, path=tmp_path / "model")
-    translator = Translator(model, Vocabulary(tmp_path / "model"), experiment.search)
+    translator = Translator([model], Vocabulary(tmp_path / "model"), experiment.search)
     found = translator.translate(["\x01", "\u200b", "\ufeff"])
     assert [translation.hypotheses[0].text for translation in found] == ["", "", ""]
 
@@ -106,11 +108,12 @@ def test_scores_are_those_of_forced_scoring(
     """D3, D4: log-probabilities add up, and the score divides by ((5 + |Y|) / 6)^0.6."""
     pairs = [(line, item) for line, found in alone.items() for item in found.hypotheses]
     sources = [vocabulary.encode(line) for line, _ in pairs]
-    scores = score_ids(model, sources, [item.ids for _, item in pairs], block_rows=4)
+    asked = zip(sources, [item.ids for _, item in pairs], strict=True)
+    scores = score_pairs([model], asked, block_rows=4)
     for (_, item), value in zip(pairs, scores, strict=True):
         assert item.log_probability == pytest.approx(value, abs=1e-4)
         penalty = ((5 + len(item.ids)) / 6) ** 0.6
-        assert item.score == pytest.approx(value / penalty, abs=1e-4)
+        assert item.penalized_score == pytest.approx(value / penalty, abs=1e-4)
 
 
 def test_one_beam_takes_the_most_probable_piece_and_says_its_score(
@@ -120,7 +123,7 @@ def test_one_beam_takes_the_most_probable_piece_and_says_its_score(
     lines = [line for line in sentences if len(vocabulary.encode(line)) <= 9][:4]
     search = replace(experiment.search, beam=1)
     for line, found in zip(
-        lines, Translator(model, vocabulary, search).translate(lines), strict=True
+        lines, Translator([model], vocabulary, search).translate(lines), strict=True
     ):
         (item,) = found.hypotheses
         values = forced(model, vocabulary.encode(line), list(item.ids))
@@ -149,7 +152,8 @@ def forced(model: Transformer, source: list[int], target: list[int]) -> np.ndarr
 def test_an_empty_target_scores_as_its_end(model: Transformer, vocabulary: Vocabulary) -> None:
     """D8: and an empty source is a source."""
     pairs = [("the man", ""), ("", "dog"), ("", "")]
-    found = list(score_pairs(model, vocabulary, pairs, block_rows=4))
+    encoded = [(vocabulary.encode(source), vocabulary.encode(target)) for source, target in pairs]
+    found = list(score_pairs([model], encoded, block_rows=4))
     for (source, target), value in zip(pairs, found, strict=True):
         ids = vocabulary.encode(target)
         values = forced(model, vocabulary.encode(source), ids)
@@ -163,7 +167,7 @@ def test_several_hypotheses_are_different_and_best_first(
     """D6."""
     for found in alone.values():
         assert len({item.ids for item in found.hypotheses}) == 3
-        scores = [item.score for item in found.hypotheses]
+        scores = [item.penalized_score for item in found.hypotheses]
         assert scores == sorted(scores, reverse=True)
         for item in found.hypotheses:
             assert item.ids[-1] == EOS
@@ -179,34 +183,39 @@ def test_rows_of_the_table_that_name_no_piece_are_not_written(
     tempted = jax.tree.map(lambda leaf: leaf, model)
     tempted.table[...] = tempted.table[...].at[300:].multiply(4)
     lines = [line for line in sentences if len(vocabulary.encode(line)) <= 16][:8]
-    for found in Translator(tempted, vocabulary, experiment.search).translate(lines):
+    for found in Translator([tempted], vocabulary, experiment.search, n_best=3).translate(lines):
         assert max(max(item.ids) for item in found.hypotheses) < 300
 
 
 def test_learned_positions_limit_the_source(
     make_model, vocabulary: Vocabulary, experiment: Experiment
 ) -> None:
-    """24 positions hold a source of 17 pieces and EOS, and an output of 17 + 6 and EOS."""
+    """24 positions hold a source of 17 pieces and EOS, and an output of 17 + 6 and EOS.
+
+    So they hold a prefix of 23.
+    """
     config = replace(experiment.model, positions="learned", learned_positions=24)
     model = make_model(config)
     search = replace(experiment.search, beam=2)
     line = " ".join(["man"] * 40)
-    (found,) = Translator(model, vocabulary, search).translate([line])
-    assert found.notes == (
-        "source of 40 pieces cut to 17 (model.learned_positions, search.extra_length)",
-    )
+    translator = Translator([model], vocabulary, search, prefixes=True)
+    found, begun = translator.translate([line, line], prefixes=["", line])
+    cut = "source of 40 pieces cut to 17 (model.learned_positions, search.extra_length)"
+    assert found.notes == (cut,)
+    assert begun.notes == (cut, "prefix of 40 pieces cut to 23 (model.learned_positions)")
     source = [*vocabulary.encode(line)[:17], EOS]
-    ids = [item.ids for item in found.hypotheses]
+    ids = [item.ids for item in (*found.hypotheses, *begun.hypotheses)]
     assert max(map(len, ids)) <= 24
-    scores = score_ids(model, [source, source], ids, block_rows=4)
-    for item, value in zip(found.hypotheses, scores, strict=True):
+    assert list(ids[-1]) == [*vocabulary.encode(line)[:23], EOS]
+    scores = score_pairs([model], [(source, each) for each in ids], block_rows=4)
+    for item, value in zip((*found.hypotheses, *begun.hypotheses), scores, strict=True):
         assert item.log_probability == pytest.approx(value, abs=1e-4)
 
-    pairs = [("a", "a")] * 299 + [("a", line)]
+    pairs = [([3, EOS], [3, EOS])] * 299 + [([3, EOS], vocabulary.encode(line))]
     with pytest.raises(RequestError, match=r"line 300: 41 .* model\.learned_positions \(24\)"):
-        list(score_pairs(model, vocabulary, pairs, block_rows=4))
+        list(score_pairs([model], pairs, block_rows=4))
     with pytest.raises(RequestError, match=r"search.extra_length \(23\) leaves no room"):
-        Translator(model, vocabulary, replace(experiment.search, extra_length=23))
+        Translator([model], vocabulary, replace(experiment.search, extra_length=23))
 
 
 def test_a_model_that_diverged_is_refused(
@@ -214,23 +223,7 @@ def test_a_model_that_diverged_is_refused(
 ) -> None:
     broken = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), model)
     with pytest.raises(RequestError, match="no finite scores"):
-        list(Translator(broken, vocabulary, experiment.search).translate(["the man"]))
-
-
-def test_lines_are_taken_as_they_are_needed(
-    model: Transformer, vocabulary: Vocabulary, experiment: Experiment
-) -> None:
-    """Memory does not grow with the input: no more than 64 blocks are read ahead."""
-    search = replace(experiment.search, block_rows=4)
-    taken = []
-
-    def lines():
-        for index in range(1000):
-            taken.append(index)
-            yield ""
-
-    next(Translator(model, vocabulary, search).translate(lines()))
-    assert len(taken) <= 256
+        list(Translator([broken], vocabulary, experiment.search).translate(["the man"]))
 
 
 def test_the_search_configuration_is_checked() -> None:

@@ -1,7 +1,7 @@
-"""Which checkpoint of a workdir decodes, and what else of the workdir is needed."""
+"""Which checkpoint of a workdir decodes, what else is needed, and what workdirs go together."""
 
 import shutil
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,7 @@ from transduce.decoding.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.text.vocabulary import Vocabulary, train_vocabulary
 
-
-def write(path: Path, lines: Sequence[str]) -> Path:
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    return path
+from .files import warnings, write
 
 
 def test_a_checkpoint_can_be_chosen(
@@ -30,7 +27,7 @@ def test_a_checkpoint_can_be_chosen(
     source = write(tmp_path / "source", sentences[:8])
     newest = command("translate", workdir, "--input", source)[1]
     first = command("translate", workdir, "--input", source, "--step", 1)[1]
-    found = Translator(other, vocabulary, experiment.search).translate(sentences[:8])
+    found = Translator([other], vocabulary, experiment.search).translate(sentences[:8])
     assert first == "".join(f"{translation.hypotheses[0].text}\n" for translation in found)
     assert first != newest
 
@@ -46,10 +43,10 @@ def test_the_mean_of_equal_checkpoints_is_each_of_them(
     assert not list(copy.glob("checkpoints/*/optimizer"))
     source = write(tmp_path / "source", sentences[:8])
     options = ["--input", source, "--scores"]
-    newest = command("translate", workdir, *options)
+    newest = command("translate", workdir, *options)[:2]
     assert newest[0] == 0
-    assert command("translate", copy, *options, "--average", 2) == newest
-    assert command("translate", copy, *options, "--average", 3) != newest
+    assert command("translate", copy, *options, "--average", 2)[:2] == newest
+    assert command("translate", copy, *options, "--average", 3)[:2] != newest
 
 
 def test_the_order_of_checkpoints_does_not_change_their_mean(
@@ -84,7 +81,8 @@ def test_a_workdir_works_wherever_it_is_moved(
     shutil.copytree(first, tmp_path / "elsewhere" / "W")
     shutil.rmtree(first)
     assert before[0] == 0
-    assert command("translate", tmp_path / "elsewhere" / "W", "--input", source) == before
+    status, out, err = command("translate", tmp_path / "elsewhere" / "W", "--input", source)
+    assert (status, out, warnings(err, count="1 line")) == (*before[:2], [])
 
 
 def test_a_workdir_without_what_is_needed_is_refused(
@@ -117,3 +115,42 @@ def test_a_workdir_without_what_is_needed_is_refused(
         status, out, err = command("translate", *arguments, "--input", source)
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert message in err
+
+
+def test_an_ensemble_has_one_vocabulary(
+    command, make_workdir, workdir: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    """R16: both files are named; so is a workdir that is none, or has no such checkpoint."""
+    source = write(tmp_path / "source", ["a"])
+    strange = tmp_path / "strange"
+    shutil.copytree(workdir, strange)
+    config = VocabularyConfig(size=299)
+    train_vocabulary(sentences, config=config, path=strange / "vocabulary.model")
+    both = f"{strange}/vocabulary.model and {workdir}/vocabulary.model are different vocabularies"
+    for arguments, message in (
+        (["--ensemble", strange], both),
+        (["--ensemble", workdir, strange], both),
+        (["--ensemble", tmp_path / "no"], f"{tmp_path}/no: not a workdir"),
+        (["--ensemble", make_workdir(tmp_path / "bare", {})], "holds no checkpoint"),
+    ):
+        for verb, files in (
+            ("translate", ["--input", source]),
+            ("score", ["--source", source, "--target", source]),
+        ):
+            status, out, err = command(verb, workdir, *files, *arguments)
+            assert (status, out, err.count("\n")) == (2, "", 1)
+            assert message in err
+
+
+def test_the_tables_of_an_ensemble_are_of_one_size(
+    command, make_model, make_workdir, workdir: Path, tmp_path: Path, experiment: Experiment
+) -> None:
+    """R16: and both sizes are named."""
+    model = replace(experiment.model, vocabulary_size=310)
+    large = make_workdir(
+        tmp_path / "large", {1: make_model(model)}, experiment=replace(experiment, model=model)
+    )
+    source = write(tmp_path / "source", ["a"])
+    status, out, err = command("translate", workdir, "--input", source, "--ensemble", large)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "tables of one size, not of [310, 320] rows (model.vocabulary_size)" in err

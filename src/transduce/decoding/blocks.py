@@ -12,7 +12,7 @@ import numpy as np
 
 from transduce.arrays import EOS
 
-WIDTHS = (16, 32, 48, 64, 96, 128)
+WIDTHS = (32, 64, 128)
 """Of blocks; beyond the last, multiples of it."""
 
 

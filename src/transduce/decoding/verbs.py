@@ -1,86 +1,185 @@
-"""What `translate`, `score` and `evaluate` do with files."""
+"""What `translate` and `score` do with files."""
 
+import json
+import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import Literal
 
+from transduce.arrays import BOS, EOS, PAD
 from transduce.config import RequestError, SearchConfig
+from transduce.config_checks import require
+from transduce.decoding.answers import Answer, answers
+from transduce.decoding.formats import as_json, as_text
 from transduce.decoding.scoring import score_pairs
+from transduce.decoding.streams import arrivals, whole_lines
+from transduce.decoding.throughput import Throughput
 from transduce.decoding.translator import Translation, Translator
 from transduce.decoding.workdir import Trained
+from transduce.model.transformer import with_dtype
+from transduce.parallel import hosts
 from transduce.text.lines import read_lines
 
 
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How translations are written."""
+
+    format: Literal["text", "jsonl"] = "text"
+    n_best: int = 1
+    scores: bool = False
+    alignments: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.format == "jsonl" or not self.alignments,
+            "--alignments are written in JSON alone: add --format jsonl",
+        )
+
+    def lines(self, number: int, translation: Translation) -> list[str]:
+        """What is written of line `number`."""
+        if self.format == "jsonl":
+            return as_json(number, translation, n_best=self.n_best)
+        return as_text(number, translation, n_best=self.n_best, scores=self.scores)
+
+
 def translate(
-    trained: Trained, search: SearchConfig, *, source: str, output: str, scores: bool
+    trained: Trained,
+    search: SearchConfig,
+    *,
+    source: str,
+    output: str,
+    prefix: str | None,
+    batch_size: int,
+    style: Output,
 ) -> None:
-    """Writes one line for each line of `source`, in order.
+    """Writes the translations of the lines of `source`, in order, as they are ready.
 
-    With `scores`, each begins with the log-probability and a tab. The source is read whole
-    before anything is written, so that a bad line leaves no output; only from standard input to
-    standard output are lines taken as they come, some hundreds at a time.
+    Lines that come through a pipe are taken as they come, at most `batch_size` at a time, and
+    are answered as they come. A file is read whole before anything is written, so that a bad line
+    leaves no output; `batch_size` of its lines are sorted by length and searched together. So is
+    a pipe whose lines have prefixes.
     """
+    require(batch_size > 0, f"--batch-size must be positive, not {batch_size}")
+    translator = Translator(
+        trained.models,
+        trained.vocabulary,
+        search,
+        n_best=style.n_best,
+        alignments=style.alignments,
+        prefixes=prefix is not None,
+    )
+    found = answers(translator, _parts(source, prefix, batch_size), style.lines)
+    if not hosts.is_first():
+        _work(found)
+        return
+    # Over what is typed on a terminal, or written there, nothing else is drawn.
+    live = not any(
+        path == "-" and os.isatty(number) for number, path in enumerate((source, output))
+    )
+    with whole_lines(output) as writer, Throughput(live=live) as throughput:
+        for answer in found:
+            _warn(answer)
+            writer.write(answer.lines)
+            throughput.add(answer.pieces)
+
+
+def _parts(source: str, prefix: str | None, batch_size: int) -> Iterator[Sequence[tuple[str, str]]]:
+    """Lines with their prefixes, some at a time; those of a file are all read first."""
+    if hosts.process()[1] > 1 and "-" in (source, prefix):
+        raise RequestError("several processes cannot share standard input: give a file")
     lines = read_lines(source)
-    if (source, output) != ("-", "-"):
-        lines = list(lines)
-    translations = _translations(trained, search, lines)
-    with _written(output) as file:
-        for translation in translations:
-            best = translation.hypotheses[0]
-            prefix = f"{best.log_probability:.6f}\t" if scores else ""
-            file.write(prefix + best.text + "\n")
+    if prefix is None and hosts.process()[1] == 1 and _arrives(source):
+        return ([(line, "") for line in part] for part in arrivals(lines, most=batch_size))
+    whole = list(lines)
+    prefixes = [""] * len(whole) if prefix is None else list(read_lines(prefix))
+    _require_parallel(source, whole, prefix or "", prefixes)
+    return batched(zip(whole, prefixes, strict=True), batch_size)
 
 
-def score(trained: Trained, *, source: str, target: str) -> None:
+def _arrives(path: str) -> bool:
+    """Whether lines come from somebody who may be waiting for the answer."""
+    try:
+        mode = os.fstat(0).st_mode if path == "-" else os.stat(path).st_mode
+    except OSError:
+        # Who reads it says what is wrong with it.
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
+def score(trained: Trained, *, source: str, target: str, style: Literal["text", "jsonl"]) -> None:
     """Writes log P(target | source) of each pair of lines to standard output.
 
-    Raises `RequestError` before anything is written when the files differ in length.
+    Of "jsonl", what `translate` wrote in that format, the tokens are scored as they are; a text
+    is cut into pieces, which need not be those that a search wrote. Raises `RequestError` before
+    anything is written when the files differ in length, or such a line is no such object.
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
-    if len(sources) != len(targets):
-        raise RequestError(
-            f"{source} has {len(sources)} lines and {target} has {len(targets)}: "
-            "parallel files must have equally many"
-        )
-    rows = trained.experiment.search.block_rows
-    pairs = zip(sources, targets, strict=True)
-    for value in score_pairs(trained.model, trained.vocabulary, pairs, block_rows=rows):
-        print(f"{value:.6f}")
+    _require_parallel(source, sources, target, targets)
+    vocabulary = trained.vocabulary
+    if style == "text":
+        encoded = vocabulary.encode_many(targets)
+    else:
+        encoded = [_ids(trained, target, n, line) for n, line in enumerate(targets, start=1)]
+    pairs = zip(vocabulary.encode_many(sources), encoded, strict=True)
+    search = trained.experiment.search
+    models = [with_dtype(model, search.dtype or model.config.dtype) for model in trained.models]
+    with whole_lines("-") as writer:
+        for value in score_pairs(models, pairs, block_rows=search.block_rows):
+            writer.write([f"{value:.6f}"])
 
 
 def hypotheses(trained: Trained, search: SearchConfig, sources: Sequence[str]) -> list[str]:
-    """The best translation of each line."""
-    found = _translations(trained, search, sources)
-    return [translation.hypotheses[0].text for translation in found]
+    """The best translation of each line; warnings about lines go to standard error.
+
+    Of several processes the first has them all, the others none.
+    """
+    translator = Translator(trained.models, trained.vocabulary, search)
+    part = [(source, "") for source in sources]
+    texts = []
+    for answer in answers(translator, [part], lambda _, found: [found.hypotheses[0].text]):
+        _warn(answer)
+        texts += answer.lines
+    return texts
 
 
-def _translations(
-    trained: Trained, search: SearchConfig, lines: Iterable[str]
-) -> Iterator[Translation]:
-    translator = Translator(trained.model, trained.vocabulary, search)
-    return _reported(translator.translate(lines))
+def _work(found: Iterator[Answer]) -> None:
+    """Translates this process's share."""
+    for answer in found:
+        raise AssertionError(f"only the first process writes, but here is {answer}")
 
 
-def _reported(translations: Iterator[Translation]) -> Iterator[Translation]:
-    """The translations; notes on them go to standard error."""
-    for number, translation in enumerate(translations, start=1):
-        for note in translation.notes:
-            print(f"transduce: warning: line {number}: {note}", file=sys.stderr)
-        yield translation
+def _warn(answer: Answer) -> None:
+    for note in answer.notes:
+        print(f"transduce: warning: line {answer.number}: {note}", file=sys.stderr)
 
 
-@contextmanager
-def _written(path: str) -> Iterator[TextIO]:
-    """The file to write, or standard output for "-"; only "\\n" ends its lines."""
-    if path == "-":
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # pyright: ignore[reportAttributeAccessIssue] a TextIOWrapper
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
-        except OSError as error:
-            raise RequestError(f"{path}: cannot write: {error.strerror}") from error
-        yield file
+def _ids(trained: Trained, path: str, number: int, line: str) -> list[int]:
+    """The ids of the tokens in a JSON line."""
+    where = f"{path}, line {number}"
+    try:
+        tokens = json.loads(line)["tokens"]
+        ids = [trained.vocabulary.id_of(token) for token in tokens]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RequestError(
+            f"{where}: no JSON object with tokens of this vocabulary, as translate --format jsonl "
+            f"writes it: {error!r}"
+        ) from error
+    if EOS in ids[:-1] or PAD in ids or BOS in ids:
+        raise RequestError(
+            f"{where}: tokens have a control symbol before their end; a line that was split is no "
+            "one hypothesis"
+        )
+    # A blank line is not searched, and has no tokens.
+    return ids if ids[-1:] == [EOS] else [*ids, EOS]
+
+
+def _require_parallel(one: str, ones: Sequence[str], other: str, others: Sequence[str]) -> None:
+    if len(ones) != len(others):
+        raise RequestError(
+            f"{one} has {len(ones)} lines and {other} has {len(others)}: "
+            "parallel files must have equally many"
+        )

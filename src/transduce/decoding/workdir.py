@@ -1,5 +1,6 @@
 """From a workdir to what decodes with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -14,26 +15,46 @@ from transduce.workdir import Workdir
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trained model and what belongs to it."""
+    """Trained models, several for an ensemble, and what belongs to them."""
 
     experiment: Experiment
+    """Of the first."""
     vocabulary: Vocabulary
-    model: Transformer
+    """Which all of them share."""
+    models: tuple[Transformer, ...]
 
 
-def load(path: str, *, step: int | None = None, average: int = 1, best: bool = False) -> Trained:
-    """The model of a checkpoint in the workdir at `path`: see `load_model` for which.
+def load(
+    paths: Sequence[str], *, step: int | None = None, average: int = 1, best: bool = False
+) -> Trained:
+    """The model of a checkpoint in each workdir of `paths`: see `load_model` for which.
 
-    Raises `RequestError` when the workdir or its checkpoint cannot be used.
+    Raises `RequestError` when a workdir or its checkpoint cannot be used, and when vocabularies
+    differ.
     """
-    workdir = Workdir.of(path)
-    experiment = workdir.read_experiment()
-    vocabulary = Vocabulary(workdir.vocabulary)
-    if len(vocabulary) > experiment.model.vocabulary_size:
-        raise RequestError(
-            f"{workdir.vocabulary}: has {len(vocabulary)} pieces, more than the model's "
-            f"{experiment.model.vocabulary_size}: it is not the vocabulary of this workdir"
+    workdirs = [Workdir.of(path) for path in paths]
+    experiments = [workdir.read_experiment() for workdir in workdirs]
+    vocabularies = [Vocabulary(workdir.vocabulary) for workdir in workdirs]
+    models = []
+    for workdir, experiment, vocabulary in zip(workdirs, experiments, vocabularies, strict=True):
+        if vocabulary.pieces() != vocabularies[0].pieces():
+            raise RequestError(
+                f"{workdir.vocabulary} and {workdirs[0].vocabulary} are different vocabularies: "
+                "models of an ensemble must share one"
+            )
+        if len(vocabulary) > experiment.model.vocabulary_size:
+            raise RequestError(
+                f"{workdir.vocabulary}: has {len(vocabulary)} pieces, more than the model's "
+                f"{experiment.model.vocabulary_size}: it is not the vocabulary of this workdir"
+            )
+        like = jax.eval_shape(
+            lambda experiment=experiment: Transformer(experiment.model, rngs=nnx.Rngs(0))
         )
-    like = jax.eval_shape(lambda: Transformer(experiment.model, rngs=nnx.Rngs(0)))
-    model = load_model(workdir, like, step=step, average=average, best=best)
-    return Trained(experiment=experiment, vocabulary=vocabulary, model=model)
+        models.append(load_model(workdir, like, step=step, average=average, best=best))
+    sizes = {model.config.vocabulary_size for model in models}
+    if len(sizes) > 1:
+        raise RequestError(
+            f"models of an ensemble must have tables of one size, not of {sorted(sizes)} rows "
+            "(model.vocabulary_size)"
+        )
+    return Trained(experiment=experiments[0], vocabulary=vocabularies[0], models=tuple(models))

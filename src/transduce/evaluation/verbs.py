@@ -1,4 +1,4 @@
-"""What `evaluate` does."""
+"""What `evaluate` and `compare` do."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ from transduce.config import RequestError, SearchConfig
 from transduce.decoding import verbs
 from transduce.decoding.workdir import Trained
 from transduce.evaluation.bleu import quality
+from transduce.evaluation.significance import compare_files
+from transduce.parallel import hosts
 from transduce.text.lines import read_lines
 
 
@@ -16,9 +18,11 @@ def evaluate(
 ) -> None:
     """Writes BLEU and chrF of the translations of `source`, with signatures, as JSON.
 
-    Raises `RequestError` before translating when a reference is not as long as the source, or
-    the source is empty.
+    Raises `RequestError` before translating when a reference is not as long as the source, there
+    is none, or the source is empty.
     """
+    if not references:
+        raise RequestError("--reference must name at least one file")
     sources = list(read_lines(source))
     if not sources:
         raise RequestError(f"{source} is empty: there must be at least one line to score")
@@ -29,5 +33,14 @@ def evaluate(
                 f"{path} has {len(text)} lines and {source} has {len(sources)}: "
                 "each source line needs its reference"
             )
-    scores = quality(verbs.hypotheses(trained, search, sources), texts)
+    found = verbs.hypotheses(trained, search, sources)
+    if not hosts.is_first():
+        return
+    scores = quality(found, texts)
     print(json.dumps(asdict(scores), indent=2))
+
+
+def compare(*, references: Sequence[str], systems: Sequence[str], samples: int, seed: int) -> None:
+    """Writes what `compare_files` finds as JSON, and raises `RequestError` as it does."""
+    found = compare_files(references=references, systems=systems, samples=samples, seed=seed)
+    print(json.dumps(asdict(found), indent=2))

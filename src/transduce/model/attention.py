@@ -1,25 +1,15 @@
-"""Multi-head attention (section 3.2), and who may see whom."""
+"""Multi-head attention (section 3.2)."""
 
 from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
 
-from transduce.arrays import Array, Bool, Float, Int, Tokens
-from transduce.model.kernels import attend
+from transduce.arrays import Array, Float, Int
+from transduce.model.kernels import Kernel, attend
 from transduce.model.positions import rotate
+from transduce.model.visibility import Visible
 from transduce.parallel.mesh import gathered, out_sharding
-
-
-def same_segment(queries: Int[Array, "B T"], keys: Int[Array, "B S"]) -> Bool[Array, "B T S"]:
-    """A position sees the positions of its own sequence, or of its partner; padding sees none."""
-    return (queries[:, :, None] == keys[:, None, :]) & (keys != 0)[:, None, :]
-
-
-def causal(tokens: Tokens) -> Bool[Array, "B T T"]:
-    """A position sees those up to itself in its own sequence (section 3.2.3)."""
-    earlier = jnp.tril(jnp.ones((tokens.ids.shape[1],) * 2, dtype=bool))
-    return same_segment(tokens.segments, tokens.segments) & earlier[None]
 
 
 class MultiHeadAttention(nnx.Module):
@@ -36,11 +26,13 @@ class MultiHeadAttention(nnx.Module):
         d_k: int,
         d_v: int,
         rotary: bool,
+        kernel: Kernel,
         dtype: Any,
         param_dtype: Any,
         rngs: nnx.Rngs,
     ):
         self.rotary, self.dtype = rotary, dtype
+        self.kernel: Kernel = kernel
         into = nnx.initializers.variance_scaling(
             1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2)
         )
@@ -63,14 +55,14 @@ class MultiHeadAttention(nnx.Module):
         self,
         x: Float[Array, "B T D"],
         memory: Float[Array, "B S D"],
-        visible: Bool[Array, "B T S"],
+        visible: Visible,
         *,
         positions: Int[Array, "B T"],
     ) -> Float[Array, "B T D"]:
         """Self-attention when `memory` is `x`; rotary positions only make sense there."""
         queries = self.queries(x, positions=positions)
         keys, values = self.keys_values(memory, positions=positions)
-        return self.mix(attend(queries, keys, values, visible))
+        return self.mix(attend(queries, keys, values, visible, kernel=self.kernel))
 
     def queries(
         self, x: Float[Array, "B T D"], *, positions: Int[Array, "B T"]
@@ -85,11 +77,13 @@ class MultiHeadAttention(nnx.Module):
 
     def mix(self, heads: Float[Array, "B T N J"]) -> Float[Array, "B T D"]:
         """The heads side by side, times W^O."""
+        # Contracted letters are taken in alphabetical order: any other than that of the dimensions
+        # has both operands transposed first.
         return jnp.einsum(
-            "btnj,njd->btd",
+            "btnv,nvd->btd",
             heads,
             gathered(self.out, self.dtype),
-            out_sharding=out_sharding("batch", None, None),
+            out_sharding=out_sharding("batch", "positions", None),
         )
 
     def _project(self, x: Array, kernel: nnx.Param) -> Array:

@@ -17,7 +17,8 @@ from jax import lax
 from transduce.arrays import Array, Bool, Float, Int
 from transduce.config import ModelConfig
 from transduce.model.attention import MultiHeadAttention
-from transduce.model.kernels import attend
+from transduce.model.cached import Written, attend_to_memory, attend_to_written
+from transduce.model.visibility import Visible
 from transduce.parallel.mesh import gathered, out_sharding
 
 type Key = Array | None
@@ -33,7 +34,7 @@ def dropout(x: Float[Array, "B T D"], rate: float, key: Key) -> Float[Array, "B 
     kept = round((1 - rate) * 256)
     if key is None or kept == 256:
         return x
-    layout = out_sharding("batch", None, None)
+    layout = out_sharding("batch", "positions", None)
     mask = jax.random.bits(key, x.shape, jnp.uint8, out_sharding=layout) < kept
     return jnp.where(mask, x * (256 / kept), 0).astype(x.dtype)
 
@@ -54,7 +55,7 @@ class FeedForward(nnx.Module):
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         inner = jnp.einsum("btd,df->btf", x, gathered(self.into, self.dtype))
         inner = jax.nn.relu(inner + self.into_bias[...].astype(self.dtype)[None, None])
-        layout = out_sharding("batch", None, None)
+        layout = out_sharding("batch", "positions", None)
         out = jnp.einsum("btf,fd->btd", inner, gathered(self.out, self.dtype), out_sharding=layout)
         return out + self.out_bias[...].astype(self.dtype)[None, None]
 
@@ -93,6 +94,7 @@ def _attention(
         d_k=config.d_k,
         d_v=config.d_v,
         rotary=rotary,
+        kernel=config.attention,
         dtype=jnp.dtype(config.dtype),
         param_dtype=param_dtype,
         rngs=rngs,
@@ -123,7 +125,7 @@ class EncoderLayer(nnx.Module):
         self,
         x: Float[Array, "B S D"],
         *,
-        visible: Bool[Array, "B S S"],
+        visible: Visible,
         positions: Int[Array, "B S"],
         key: Key,
     ) -> Float[Array, "B S D"]:
@@ -136,15 +138,30 @@ class EncoderLayer(nnx.Module):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class LayerCache:
-    """What a decoder layer keeps between steps; every field gets an L in front when stacked."""
+class LayerMemory:
+    """Of the encoder's output, what a decoder layer attends to: computed once for all steps."""
 
-    keys: Float[Array, "B K T N H"]
-    """Of the pieces written so far, each hypothesis its own."""
-    values: Float[Array, "B K T N J"]
-    memory_keys: Float[Array, "B S N H"]
-    """Of the encoder's output, computed once and shared by a sentence's hypotheses."""
-    memory_values: Float[Array, "B S N J"]
+    keys: Float[Array, "B N S H"]
+    values: Float[Array, "B N S J"]
+
+
+RECENT = 32
+"""Pieces, at most, that are written before they become old ones, and read at every step."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class LayerCache:
+    """Of the pieces written so far, what a decoder layer attends to, each hypothesis its own.
+
+    Most sentences are short, so most of the room is never written: what is written goes to the
+    recent pieces, and joins the old ones when they are full. Old ones are read only when there
+    are any.
+    """
+
+    old: Written
+    """A multiple of RECENT; empty when there is no room for more than the recent ones."""
+    recent: Written
 
 
 class DecoderLayer(nnx.Module):
@@ -164,8 +181,8 @@ class DecoderLayer(nnx.Module):
         x: Float[Array, "B T D"],
         memory: Float[Array, "B S D"],
         *,
-        visible: Bool[Array, "B T T"],
-        memory_visible: Bool[Array, "B T S"],
+        visible: Visible,
+        memory_visible: Visible,
         positions: Int[Array, "B T"],
         key: Key,
     ) -> Float[Array, "B T D"]:
@@ -180,52 +197,64 @@ class DecoderLayer(nnx.Module):
         )
         return self.around_feed_forward(x, self.feed_forward, keys[2])
 
+    def memory(self, memory: Float[Array, "B S D"], *, positions: Int[Array, "B S"]) -> LayerMemory:
+        """What `step` needs of the encoder's output."""
+        keys, values = self.cross_attention.keys_values(memory, positions=positions)
+        return LayerMemory(keys=keys.swapaxes(1, 2), values=values.swapaxes(1, 2))
+
     def step(
         self,
         x: Float[Array, "B K D"],
         cache: LayerCache,
+        memory: LayerMemory,
         *,
-        position: Int[Array, ""],
-        memory_visible: Bool[Array, "B K S"],
-    ) -> tuple[Float[Array, "B K D"], LayerCache]:
-        """One more piece for each of K hypotheses of B sentences, at `position`."""
-        batch, beams, width = x.shape
-        length = cache.keys.shape[2]
-        rows = batch * beams
-        positions = jnp.broadcast_to(position, (rows, 1))
-        written = jnp.broadcast_to(jnp.arange(length) <= position, (rows, 1, length))
-        updated = cache
+        positions: Int[Array, "B"],
+        memory_visible: Bool[Array, "B S"],
+    ) -> tuple[Float[Array, "B K D"], LayerCache, Float[Array, "B K S"]]:
+        """One more piece for each of K hypotheses of B sentences, those of each at its position.
 
-        def attend_to_written(y: Array) -> Array:
+        Also gives the attention to the encoder's output, its heads averaged.
+        """
+        window = cache.recent.keys.shape[3]
+        place = positions % window
+        seen_old = jnp.arange(cache.old.keys.shape[3])[None] < (positions - place)[:, None]
+        seen_recent = jnp.arange(window)[None] <= place[:, None]
+        at = jnp.broadcast_to(positions[:, None], x.shape[:2])
+        updated, weights = cache, jnp.zeros(())
+
+        def to_written(y: Array) -> Array:
             nonlocal updated
-            y = y.reshape(rows, 1, width)
-            queries = self.attention.queries(y, positions=positions)
-            keys, values = self.attention.keys_values(y, positions=positions)
-            updated = replace(
-                cache,
-                keys=_write(cache.keys, keys, position),
-                values=_write(cache.values, values, position),
+            queries = self.attention.queries(y, positions=at)
+            keys, values = self.attention.keys_values(y, positions=at)
+            recent = Written(
+                keys=_write(cache.recent.keys, keys, place),
+                values=_write(cache.recent.values, values, place),
             )
-            # The rows of a hypothesis' cache, as rows of an ordinary attention with T = 1.
-            flat = [z.reshape(rows, *z.shape[2:]) for z in (updated.keys, updated.values)]
-            mixed = self.attention.mix(attend(queries, flat[0], flat[1], written))
-            return mixed.reshape(batch, beams, width)
+            updated = replace(cache, recent=recent)
+            mixed = attend_to_written(
+                queries, cache.old, recent, seen_old=seen_old, seen_new=seen_recent
+            )
+            return self.attention.mix(mixed)
 
-        def attend_to_memory(y: Array) -> Array:
-            # A sentence's hypotheses are the T of this attention: its keys are never copied.
-            queries = self.cross_attention.queries(y, positions=positions)
-            keys, values = cache.memory_keys, cache.memory_values
-            return self.cross_attention.mix(attend(queries, keys, values, memory_visible))
+        def to_memory(y: Array) -> Array:
+            nonlocal weights
+            queries = self.cross_attention.queries(y, positions=at)
+            mixed, weights = attend_to_memory(queries, memory.keys, memory.values, memory_visible)
+            return self.cross_attention.mix(mixed)
 
-        x = self.around_attention(x, attend_to_written, None)
-        x = self.around_cross_attention(x, attend_to_memory, None)
-        return self.around_feed_forward(x, self.feed_forward, None), updated
+        x = self.around_attention(x, to_written, None)
+        x = self.around_cross_attention(x, to_memory, None)
+        x = self.around_feed_forward(x, self.feed_forward, None)
+        return x, updated, jnp.mean(weights, axis=2)
 
 
-def _write(cache: Array, new: Array, position: Array) -> Array:
-    """`new` [B*K, 1, N, H] into `cache` [B, K, T, N, H] at `position`."""
-    new = new.reshape(*cache.shape[:2], 1, *cache.shape[3:])
-    return lax.dynamic_update_slice_in_dim(cache, new, position, axis=2)
+def _write(cache: Array, new: Array, positions: Array) -> Array:
+    """`new` [B, K, N, H] into `cache` [B, K, N, T, H], each sentence's at its position."""
+
+    def row(cache: Array, new: Array, position: Array) -> Array:
+        return lax.dynamic_update_slice_in_dim(cache, new[:, :, None], position, axis=2)
+
+    return jax.vmap(row)(cache, new, positions)
 
 
 def _split(key: Key, count: int) -> list[Key]:

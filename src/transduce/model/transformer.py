@@ -1,39 +1,31 @@
 """The Transformer of section 3."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from transduce.arrays import Array, Batch, Bool, Float, Int, Tokens
+from transduce.arrays import Array, Batch, Float, Int, Tokens
 from transduce.config import ModelConfig, RequestError
-from transduce.model.attention import causal, same_segment
-from transduce.model.layers import DecoderLayer, EncoderLayer, Key, LayerCache, dropout, layer_norm
+from transduce.model.layers import DecoderLayer, EncoderLayer, Key, dropout, layer_norm
 from transduce.model.positions import sinusoids
-from transduce.parallel.mesh import gathered, out_sharding
+from transduce.model.visibility import Visible, among
+from transduce.parallel.mesh import constrain, gathered, out_sharding
 
 # Modules are plain pytrees here: jax's own transformations apply to them directly.
 nnx.set_graph_mode(False)
 
+type Remat = Literal["none", "layer", "dots"]
+"""What a layer makes again in the backward pass instead of keeping it: nothing; all but its input;
+all but its input and the products with its matrices."""
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
-class DecoderCache:
-    """What the decoder keeps between steps, for K hypotheses of each of B sentences."""
-
-    layers: LayerCache
-    """Stacked: each field with L in front."""
-    source_visible: Bool[Array, "B S"]
-
-    def reorder(self, beams: Int[Array, "B K"]) -> "DecoderCache":
-        """Hypothesis k of a sentence becomes what hypothesis beams[k] was."""
-        index = beams[None, :, :, None, None, None]
-        keys = jnp.take_along_axis(self.layers.keys, index, axis=2)
-        values = jnp.take_along_axis(self.layers.values, index, axis=2)
-        return replace(self, layers=replace(self.layers, keys=keys, values=values))
+_KEPT: dict[Remat, Any] = {
+    "layer": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 
 
 class Transformer(nnx.Module):
@@ -70,25 +62,30 @@ class Transformer(nnx.Module):
         """Logits of every target piece given those before it (teacher forcing)."""
         return self.logits(self.hidden(batch, key=key))
 
-    def hidden(self, batch: Batch, *, key: Key = None) -> Float[Array, "B T D"]:
+    def hidden(
+        self, batch: Batch, *, key: Key = None, remat: Remat = "none"
+    ) -> Float[Array, "B T D"]:
         """The decoder's output, from which `logits` predicts each target piece."""
         keys = (None, None) if key is None else jax.random.split(key)
-        memory = self.encode(batch.source, key=keys[0])
-        return self.decode(
-            batch.decoder_inputs(), memory, source=batch.source.segments, key=keys[1]
-        )
+        memory = self.encode(batch.source, key=keys[0], remat=remat)
+        # Shifted, an id may come to another device: each takes all of its rows and keeps its part.
+        target = replace(batch.target, ids=constrain(batch.target.ids, "batch", None))
+        inputs = replace(batch, target=target).decoder_inputs()
+        return self.decode(inputs, memory, source=batch.source.segments, key=keys[1], remat=remat)
 
-    def encode(self, source: Tokens, *, key: Key = None) -> Float[Array, "B S D"]:
+    def encode(
+        self, source: Tokens, *, key: Key = None, remat: Remat = "none"
+    ) -> Float[Array, "B S D"]:
         """The encoder stack over embedded source pieces."""
-        visible = same_segment(source.segments, source.segments)
+        visible = among(source)
         keys = _keys(key, self.config.encoder_layers)
-        x = self._embed(source.ids, source.positions, keys[1])
+        x = self.embed(source.ids, source.positions, keys[1])
 
         def layer(x: Array, parts: Any) -> tuple[Array, None]:
             module, key = parts
             return module(x, visible=visible, positions=source.positions, key=key), None
 
-        x, _ = self._scan(layer, x, (self.encoder, keys[0]))
+        x = self._scan(layer, x, (self.encoder, keys[0]), remat)
         return self.encoder_norm(x) if self.config.norm == "pre" else x
 
     def decode(
@@ -98,12 +95,13 @@ class Transformer(nnx.Module):
         *,
         source: Int[Array, "B S"],
         key: Key = None,
+        remat: Remat = "none",
     ) -> Float[Array, "B T D"]:
         """The decoder stack over its inputs (BOS first); `source` are the source's segments."""
-        visible = causal(target)
-        memory_visible = same_segment(target.segments, source)
+        visible = among(target, causal=True)
+        memory_visible = Visible(queries=target.segments, keys=source)
         keys = _keys(key, self.config.decoder_layers)
-        x = self._embed(target.ids, target.positions, keys[1])
+        x = self.embed(target.ids, target.positions, keys[1])
 
         def layer(x: Array, parts: Any) -> tuple[Array, None]:
             module, key = parts
@@ -117,7 +115,7 @@ class Transformer(nnx.Module):
             )
             return x, None
 
-        x, _ = self._scan(layer, x, (self.decoder, keys[0]))
+        x = self._scan(layer, x, (self.decoder, keys[0]), remat)
         return self.decoder_norm(x) if self.config.norm == "pre" else x
 
     def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
@@ -127,50 +125,11 @@ class Transformer(nnx.Module):
             "btd,vd->btv", hidden, gathered(self.table, self.dtype), preferred_element_type=wide
         )
 
-    def start(self, source: Tokens, *, beams: int, length: int) -> DecoderCache:
-        """Encodes `source` and makes room for `length` pieces of `beams` hypotheses a row."""
-        memory = self.encode(source)
-        rows = memory.shape[0]
-        config = self.config
-
-        def layer(_: None, module: DecoderLayer) -> tuple[None, LayerCache]:
-            keys, values = module.cross_attention.keys_values(memory, positions=source.positions)
-            empty = (rows, beams, length, config.heads)
-            cache = LayerCache(
-                keys=jnp.zeros((*empty, config.d_k), self.dtype),
-                values=jnp.zeros((*empty, config.d_v), self.dtype),
-                memory_keys=keys,
-                memory_values=values,
-            )
-            return None, cache
-
-        _, layers = lax.scan(layer, None, self.decoder)
-        return DecoderCache(layers=layers, source_visible=source.segments != 0)
-
-    def step(
-        self, ids: Int[Array, "B K"], position: Int[Array, ""], cache: DecoderCache
-    ) -> tuple[Float[Array, "B K V"], DecoderCache]:
-        """Logits of the piece after `ids`, which are each hypothesis' piece at `position`.
-
-        Equal to teacher forcing over the same pieces.
-        """
-        x = self._embed(ids, jnp.broadcast_to(position, ids.shape), None)
-        visible = jnp.broadcast_to(
-            cache.source_visible[:, None], (*ids.shape, cache.source_visible.shape[1])
-        )
-
-        def layer(x: Array, parts: Any) -> tuple[Array, LayerCache]:
-            module, layer_cache = parts
-            return module.step(x, layer_cache, position=position, memory_visible=visible)
-
-        x, layers = self._scan(layer, x, (self.decoder, cache.layers))
-        if self.config.norm == "pre":
-            x = self.decoder_norm(x)
-        return self.logits(x), replace(cache, layers=layers)
-
-    def _embed(self, ids: Array, positions: Array, key: Key) -> Array:
+    def embed(
+        self, ids: Int[Array, "B T"], positions: Int[Array, "B T"], key: Key = None
+    ) -> Float[Array, "B T D"]:
         """Embeddings times sqrt(D), plus positions, then dropout (sections 3.4, 3.5, 5.4)."""
-        layout = out_sharding("batch", None, None)
+        layout = out_sharding("batch", "positions", None)
         config = self.config
         table = gathered(self.table, self.dtype)
         x = table.at[ids].get(out_sharding=layout) * jnp.asarray(config.d_model**0.5, self.dtype)
@@ -182,8 +141,12 @@ class Transformer(nnx.Module):
             x = x + rows.at[positions].get(out_sharding=layout)
         return dropout(x, config.dropout, key)
 
-    def _scan(self, layer: Any, x: Array, parts: Any) -> Any:
-        return lax.scan(layer, x, parts, unroll=self.config.unroll or True)
+    def _scan(self, layer: Any, x: Array, parts: Any, remat: Remat) -> Array:
+        unroll = self.config.unroll
+        if remat != "none":
+            # Where a loop stands between them, XLA cannot take what is made again from before.
+            layer = jax.checkpoint(layer, policy=_KEPT[remat], prevent_cse=unroll != 1)
+        return lax.scan(layer, x, parts, unroll=unroll or True)[0]
 
 
 def _stack(kind: type, config: ModelConfig, layers: int, param_dtype: Any, rngs: nnx.Rngs) -> Any:
@@ -200,6 +163,22 @@ def _keys(key: Key, layers: int) -> tuple[Array | None, Key]:
         return None, None
     layer_key, embedding_key = jax.random.split(key)
     return jax.random.split(layer_key, layers), embedding_key
+
+
+def with_dtype(model: Transformer, dtype: str) -> Transformer:
+    """The same model, computing in `dtype` and its matrices stored in it.
+
+    Gains and biases stay as they are, as do norms, the softmax and the logits: float32 or wider.
+    """
+    config = replace(model.config, dtype=dtype)
+    like = jax.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(0)))
+
+    def cast(path: Any, leaf: Array) -> Array:
+        stacked = jax.tree_util.keystr(path[:1], simple=True) in ("encoder", "decoder")
+        return leaf.astype(dtype) if leaf.ndim - stacked > 1 else leaf
+
+    leaves = jax.tree.leaves(jax.tree_util.tree_map_with_path(cast, model))
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def parameter_count(config: ModelConfig) -> int:

@@ -63,6 +63,17 @@ class Vocabulary:
         model = self._processor
         return [(model.id_to_piece(index), model.get_score(index)) for index in range(len(self))]
 
+    def names(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The pieces of `ids`, as the vocabulary spells them: "▁" is a space, "</s>" EOS."""
+        return tuple(self._processor.id_to_piece(list(ids)))
+
+    def id_of(self, piece: str) -> int:
+        """The id of the piece that `names` spells so. Raises `KeyError` when there is none."""
+        index = self._processor.piece_to_id(piece)
+        if self._processor.id_to_piece(index) != piece:
+            raise KeyError(piece)
+        return index
+
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, then EOS."""
         return [*self._processor.encode(text.replace(_SPACE, "\n")), EOS]

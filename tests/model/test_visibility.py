@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transduce.arrays import Batch, Tokens
-from transduce.model.attention import causal, same_segment
+from transduce.model.visibility import Visible, among
 
 NO, YES = False, True
 
@@ -16,7 +16,8 @@ def tokens(segments: list[int], positions: list[int]) -> Tokens:
 
 
 def test_a_position_sees_its_own_sequence_and_padding_sees_none() -> None:
-    visible = same_segment(jnp.asarray([[1, 2, 2, 0]]), jnp.asarray([[1, 1, 2, 0, 0]]))
+    queries, keys = jnp.asarray([[1, 2, 2, 0]]), jnp.asarray([[1, 1, 2, 0, 0]])
+    visible = Visible(queries=queries, keys=keys).mask()
     expected = [
         [YES, YES, NO, NO, NO],
         [NO, NO, YES, NO, NO],
@@ -27,7 +28,7 @@ def test_a_position_sees_its_own_sequence_and_padding_sees_none() -> None:
 
 
 def test_a_target_position_sees_itself_and_what_came_before_it_in_its_sequence() -> None:
-    visible = causal(tokens([1, 1, 2, 2, 2, 0], [0, 1, 0, 1, 2, 0]))
+    visible = among(tokens([1, 1, 2, 2, 2, 0], [0, 1, 0, 1, 2, 0]), causal=True).mask()
     expected = [
         [YES, NO, NO, NO, NO, NO],
         [YES, YES, NO, NO, NO, NO],
