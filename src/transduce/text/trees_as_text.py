@@ -1,0 +1,205 @@
+"""Trees as sequences of symbols, to be learnt like a language (section 6.3; Vinyals et al. 2015).
+
+`(S (NP (DT The) (NN cell)) (VP (VBZ grows)) (. .))` is the source `The cell grows .` and the
+target
+
+    (S (NP DT NN )NP (VP VBZ )VP . )S
+
+Symbols are divided by single spaces. `(NP` opens a constituent, `)NP` closes it, and anything
+else is the tag of the next word; words themselves come back from the source. A sequence is well
+formed over n words when it has n tags, its brackets match in label and order, every constituent
+holds a tag, and the first bracket is closed by the last symbol. Over no words only the empty
+sequence is. `linearize` and `delinearize` are each other's inverse there.
+"""
+
+import re
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+from transduce.text.treebank import Tree
+
+_SYMBOL = re.compile(r"[()]?[^\s()]+", re.ASCII)
+
+# EVALB leaves out punctuation by its tag, and gives up a sentence in which the parser's tags and
+# the treebank's do not name the same words as such. So a guess at a tag matters here only.
+_PUNCTUATION = {
+    **dict.fromkeys((".", "?", "!"), "."),
+    **dict.fromkeys((",",), ","),
+    **dict.fromkeys((":", ";", "--", "...", "—"), ":"),
+    **dict.fromkeys(("``", "“", "‘"), "``"),
+    **dict.fromkeys(("''", "”", "’", '"'), "''"),
+}
+_OTHER = "XX"
+
+
+@dataclass(kw_only=True)
+class Repairs:
+    """How much of an output was changed to make it well formed; false when nothing was."""
+
+    unknown_symbols: int = 0
+    """Not of the three forms or not among the known: brackets left out, others given a new tag."""
+    dropped_tags: int = 0
+    """For which there was no word left."""
+    added_tags: int = 0
+    """For words that had none."""
+    dropped_closings: int = 0
+    """Of constituents that were not open."""
+    added_closings: int = 0
+    """Of constituents that were still open when one around them, or the output, ended."""
+    dropped_constituents: int = 0
+    """That held no word."""
+    added_roots: int = 0
+    """TOP around an output that was not one constituent."""
+
+    def __bool__(self) -> bool:
+        return any(astuple(self))
+
+    def __add__(self, other: "Repairs") -> "Repairs":
+        return Repairs(**{name: count + getattr(other, name) for name, count in vars(self).items()})
+
+
+def linearize(tree: Tree) -> list[str]:
+    """The symbols of a cleaned tree."""
+    symbols: list[str] = []
+    todo: list[Tree | str] = [tree]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            symbols.append(item)
+        elif item.word is not None:
+            symbols.append(item.label)
+        elif item.children:
+            symbols.append(f"({item.label}")
+            todo.append(f"){item.label}")
+            todo.extend(reversed(item.children))
+    return symbols
+
+
+def delinearize(symbols: Iterable[str], words: Iterable[str]) -> Tree:
+    """The tree over `words` that a well-formed sequence stands for.
+
+    Raises `ValueError` for any other sequence; `repair` makes a well-formed one of it.
+    """
+    built: list[list[Tree]] = [[]]
+    labels: list[str] = []
+    left = iter(words)
+    for symbol in symbols:
+        if symbol.startswith("("):
+            labels.append(symbol[1:])
+            built.append([])
+        elif symbol.startswith(")"):
+            children = built.pop()
+            if not labels or labels.pop() != symbol[1:] or not children:
+                raise ValueError(f"{symbol} closes no constituent or an empty one")
+            built[-1].append(Tree(symbol[1:], children))
+        elif (word := next(left, None)) is not None:
+            built[-1].append(Tree(symbol, word=word))
+        else:
+            raise ValueError(f"there is no word for the tag {symbol}")
+    if labels or next(left, None) is not None:
+        raise ValueError("a constituent is not closed, or a word has no tag")
+    match built[0]:
+        case []:
+            return Tree("TOP")
+        case [tree] if tree.word is None:
+            return tree
+    raise ValueError("the symbols are not one constituent")
+
+
+def symbols(trees: Iterable[Tree]) -> list[str]:
+    """Every symbol of cleaned trees once: opening brackets, closing brackets, tags, each sorted.
+
+    These are for the vocabulary, in which each is to be one piece.
+    """
+    found = {symbol for tree in trees for symbol in linearize(tree)}
+    return sorted(found, key=lambda symbol: (not _opens(symbol), not _closes(symbol), symbol))
+
+
+def repair(
+    symbols: Iterable[str], words: Sequence[str], *, known: Container[str] | None = None
+) -> tuple[list[str], Repairs]:
+    """A well-formed sequence over `words` that differs little from `symbols`, and what differs.
+
+    A well-formed sequence of known symbols comes back as it is. Otherwise, from left to right:
+
+    - Brackets that are unknown or not of the form above are left out. Any other such symbol
+      stands for a tag, and the tag is guessed from the word.
+    - A closing bracket first closes what is open inside its constituent. When no constituent of
+      its label is open, it is left out.
+    - A tag for which there is no word is left out. Words for which there is no tag get guessed
+      ones in the innermost constituent that is open where the output ends, or, when all are
+      closed and one is around the whole output, at that one's end.
+    - What is open at the end is closed, and constituents without words are left out.
+    - When the result is not one constituent, `TOP` goes around it.
+
+    The guess is the Penn Treebank's tag for punctuation, XX for all other words. `known` holds the
+    symbols that a treebank has; without it any label will do.
+    """
+    repairs = Repairs()
+    output: list[str] = []
+    labels: list[str] = []
+    tagged = 0
+
+    def close(*, added: bool) -> None:
+        label = labels.pop()
+        if _opens(output[-1]):
+            output.pop()
+            repairs.dropped_constituents += 1
+        else:
+            output.append(f"){label}")
+            repairs.added_closings += added
+
+    for symbol in symbols:
+        usable = _SYMBOL.fullmatch(symbol) and (known is None or symbol in known)
+        if not usable:
+            repairs.unknown_symbols += 1
+            if _opens(symbol) or _closes(symbol):
+                continue
+        if _opens(symbol):
+            labels.append(symbol[1:])
+            output.append(symbol)
+        elif _closes(symbol):
+            if symbol[1:] not in labels:
+                repairs.dropped_closings += 1
+                continue
+            while labels[-1] != symbol[1:]:
+                close(added=True)
+            close(added=False)
+        elif tagged < len(words):
+            output.append(symbol if usable else _guess(words[tagged]))
+            tagged += 1
+        else:
+            repairs.dropped_tags += 1
+
+    guesses = [_guess(word) for word in words[tagged:]]
+    repairs.added_tags = len(guesses)
+    end = len(output) - (not labels and _is_one_constituent(output))
+    output[end:end] = guesses
+    while labels:
+        close(added=True)
+    if output and not _is_one_constituent(output):
+        output = ["(TOP", *output, ")TOP"]
+        repairs.added_roots = 1
+    return output, repairs
+
+
+def _opens(symbol: str) -> bool:
+    return symbol.startswith("(")
+
+
+def _closes(symbol: str) -> bool:
+    return symbol.startswith(")")
+
+
+def _guess(word: str) -> str:
+    return _PUNCTUATION.get(word, _OTHER)
+
+
+def _is_one_constituent(symbols: Sequence[str]) -> bool:
+    """Whether the bracket that comes first is closed by the last symbol, in balanced `symbols`."""
+    depth = 0
+    for place, symbol in enumerate(symbols, start=1):
+        depth += _opens(symbol) - _closes(symbol)
+        if depth == 0:
+            return _closes(symbol) and place == len(symbols)
+    return False
