@@ -1,4 +1,4 @@
-"""The shapes at which training is compared. No JAX here: the peers read it too."""
+"""The shapes at which training and decoding are compared. No JAX here: the peers read it too."""
 
 SHAPES = {
     "tiny": {
@@ -20,4 +20,7 @@ SHAPES = {
         "length": 64,
     },
 }
-"""Both as full rows: every token of a batch is a real one."""
+"""In training as full rows: every token of a batch is a real one."""
+
+DECODING = {"beam": 4, "source": 32, "output": 64}
+"""Of random weights: K, and tokens of each source and of each output, EOS included."""

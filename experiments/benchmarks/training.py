@@ -82,7 +82,7 @@ def main() -> None:
 
 def settings(threads: int) -> dict[str, str]:
     """The same for every side: threads, and the allocator as `transduce` sets it."""
-    from transduce.cli import ALLOCATOR
+    from transduce.environment import ALLOCATOR
 
     return {
         "OMP_NUM_THREADS": str(threads),
