@@ -19,7 +19,8 @@ after one pass over all of them; "whole command" is the seconds of a process fro
 its end, after it has been run once, so with what it caches in place.
 
 CTranslate2 is measured with one worker of two threads and with two workers of one, which then
-have a batch each, and on text with several batch sizes; ratios are to the best of each peer.
+have a batch each, and on text with several batch sizes; we with one block and with two at once,
+which have a batch each too. Ratios are of the best of each side.
 Each measurement is a process of its own, in turns, with the same allocator settings and number of
 threads; the peers' environment is made when it is absent.
 """
@@ -70,6 +71,8 @@ class Arguments:
     """The interpreter from which the peers' environment is made."""
     peers: Path = Path("~/.cache/transduce/peers")
     """The peers' environment."""
+    blocks: int = 1
+    """Of our side: blocks at work at a time, each with a batch of its own."""
     ours: Literal["", "float32", "bfloat16"] = ""
     """Measure our side in this process and print it: what this program starts itself with."""
 
@@ -118,8 +121,9 @@ def base_sides(asked: Arguments, peer: str, folder: str) -> list[Side]:
     run(peer_command(peer, "ctranslate2_decoding", "convert_marian", output=converted, **options))
     how: dict[str, Any] = {"batches": asked.batches, "seconds": asked.seconds}
     sides = [
-        Side(f"transduce {dtype}", "", our_command(asked, dtype))
+        Side(f"transduce {dtype}", f"{blocks} at once", our_command(asked, dtype, blocks))
         for dtype in ("float32", "bfloat16")
+        for blocks in (1, 2)
     ]
     command = peer_command(peer, "marian_decoding", "measure", **options, **how)
     sides.append(Side("Hugging Face Marian", "", command))
@@ -174,8 +178,9 @@ def layout(workers: int, threads: int) -> str:
     return f"{workers} x {threads} threads"
 
 
-def our_command(asked: Arguments, dtype: str) -> tuple[str, ...]:
+def our_command(asked: Arguments, dtype: str, blocks: int = 1) -> tuple[str, ...]:
     command = [sys.executable, "-m", "experiments.benchmarks.decoding", "--ours", dtype]
+    command += ["--blocks", str(blocks)]
     command += ["--table", asked.table, "--seconds", str(asked.seconds)]
     if asked.table == "base":
         return (*command, "--batches", *map(str, asked.batches))
@@ -247,12 +252,13 @@ def measure_ours(asked: Arguments) -> dict[str, float]:
             "once running": per_second(ours_on_text(asked.workdir, asked.source), asked.seconds)
         }
     return {
-        f"batch {rows}": per_second(ours(asked.ours, rows), asked.seconds) for rows in asked.batches
+        f"batch {rows}": per_second(ours(asked.ours, rows, asked.blocks), asked.seconds)
+        for rows in asked.batches
     }
 
 
-def ours(dtype: Any, rows: int) -> Callable[[], int]:
-    """What translates one batch of random sources with random weights; gives the rows back."""
+def ours(dtype: Any, rows: int, blocks: int) -> Callable[[], int]:
+    """What translates a batch a block, random sources with random weights; gives the rows back."""
     import jax
     import numpy as np
     from flax import nnx
@@ -283,9 +289,9 @@ def ours(dtype: Any, rows: int) -> Callable[[], int]:
         vocabulary=config.vocabulary_size,
         ranking=Ranking(penalty="paper", alpha=0.6),
     )
-    engine = Engine([model], method, rows=rows, devices=jax.devices()[:1], at_once=1)
+    engine = Engine([model], method, rows=rows, devices=jax.devices()[:1], at_once=blocks)
     generator = np.random.default_rng(0)
-    sources = generator.integers(4, config.vocabulary_size, (rows, SHAPE["source"] - 1))
+    sources = generator.integers(4, config.vocabulary_size, (rows * blocks, SHAPE["source"] - 1))
     shape = (SHAPE["source"], output)
     requests = [
         Request(source=[*row, EOS], shape=shape, limit=output - 1, minimum=output - 1)

@@ -46,6 +46,7 @@ def saved_steps(folder: epath.Path) -> list[int]:
 class Checkpoints:
     """The checkpoints of a run in progress; a context that waits for saves when it ends.
 
+    Of several processes each makes one, and all call the same methods in the same order.
     Any method may raise `SaveFailed`, of a save that was begun before.
     """
 
@@ -82,7 +83,7 @@ class Checkpoints:
         """Begins to save and returns; the state's arrays may be overwritten at once.
 
         `state` has a model, an optimizer and an ema, which may be None; `pipeline` and `progress`
-        are JSON-like trees.
+        are JSON-like trees, of which those of the first process are saved.
         """
         items: dict[str, Any] = {
             item: ocp.args.StandardSave(named_arrays(tree)) for item, tree in _trees(state).items()
@@ -145,7 +146,8 @@ class Checkpoints:
             ),
         )
         filled = {item: _with_arrays(tree, restored[item]) for item, tree in trees.items()}
-        state = replace(like, step=jax.device_put(np.int32(step), like.step.sharding), **filled)
+        number = jax.make_array_from_callback((), like.step.sharding, lambda _: np.int32(step))
+        state = replace(like, step=number, **filled)
         return state, restored["pipeline"], restored["progress"]
 
 
@@ -155,6 +157,10 @@ def _manager(path: epath.Path, policy: Any) -> ocp.CheckpointManager:
         item_names=("model", "optimizer", "ema", "pipeline", "progress"),
         options=ocp.CheckpointManagerOptions(
             preservation_policy=policy,
+            # Else processes would take what one manager waits for to be what the other does.
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                barrier_sync_key_prefix=path.name
+            ),
             cleanup_tmp_directories=True,
             # Else a folder that cannot be made is waited for, for minutes.
             async_options=ocp.AsyncOptions(create_directories_asynchronously=False),

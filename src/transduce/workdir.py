@@ -24,6 +24,7 @@ from etils import epath
 
 from transduce.config import Experiment, RequestError
 from transduce.config_files import flatten, from_json
+from transduce.parallel import hosts
 
 VERSION = 1
 """Of what a workdir holds. It changes when an older program could not read it, or misread it."""
@@ -123,10 +124,24 @@ class Workdir:
 
         Makes the workdir, or checks that the run in it is this one. If it ends with an error
         before `settle`, a workdir that was made here is taken back, so that the corrected request
-        finds its place free.
+        finds its place free. Of several processes the first does all this before the others go on.
         Raises `RequestError` when another run is going on in it, when it belongs to something
-        else, and with a list of the fields in which another experiment differs.
+        else, with a list of the fields in which another experiment differs, and when it is not
+        the same folder to all processes.
         """
+        with contextlib.ExitStack() as run:
+            with hosts.first_ahead():
+                if hosts.is_first():
+                    run.enter_context(self._taken(experiment))
+                elif not self.config.exists():
+                    raise RequestError(
+                        f"{self.path}: process {hosts.process()[0]} does not see what the first "
+                        "one wrote there: --workdir must be a folder that all processes share"
+                    )
+            yield
+
+    @contextlib.contextmanager
+    def _taken(self, experiment: Experiment) -> Iterator[None]:
         made, new = not self.path.exists(), not self.config.exists()
         with _writing(self.path):
             if not new:
@@ -153,33 +168,44 @@ class Workdir:
         """The run is ready to begin or to go on, and says in the workdir what it is now.
 
         `corpora` are fingerprints of the splits, by "corpus/split", and `vocabulary` is its own.
-        Raises `RequestError` that names which of them have changed.
+        Raises `RequestError` that names which of them have changed, or are others in another
+        process.
         """
-        if self.data.exists():
-            self._require_same_data(corpora, vocabulary)
-        else:
-            _write_json(self.data, {"corpora": dict(corpora), "vocabulary": vocabulary})
-        self._write_config(experiment)
+        data = {"corpora": dict(corpora), "vocabulary": vocabulary}
+        parts = hosts.gather_bytes(json.dumps(data).encode())
+        with hosts.first_ahead():
+            if parts is None:
+                return
+            for number, part in enumerate(parts):
+                if differing := self._differing(data, json.loads(part)):
+                    raise RequestError(
+                        f"process {number} reads other data than the first: {differing}; "
+                        "all must find the same files"
+                    )
+            if not self.data.exists():
+                _write_json(self.data, data)
+            elif changed := self._differing(_read_json(self.data), data):
+                raise RequestError(
+                    f"{self.path}: not what it was when this run began: {changed}; bring that "
+                    "back, or choose another --workdir"
+                )
+            self._write_config(experiment)
 
     def _write_config(self, experiment: Experiment) -> None:
         content = {"workdir_version": VERSION, "experiment": asdict(experiment)}
         _write_json(self.config, content)
 
-    def _require_same_data(self, corpora: Mapping[str, str], vocabulary: str) -> None:
-        content = _read_json(self.data)
-        before = content.get("corpora", {})
-        changed = [
+    def _differing(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+        """What of the data is not the same, by name; empty if all is."""
+        ones, others = one.get("corpora", {}), other.get("corpora", {})
+        names = [
             f"corpus split {name}"
-            for name in sorted(before.keys() | corpora.keys())
-            if before.get(name) != corpora.get(name)
+            for name in sorted(ones.keys() | others.keys())
+            if ones.get(name) != others.get(name)
         ]
-        if content.get("vocabulary") != vocabulary:
-            changed.append(str(self.vocabulary))
-        if changed:
-            raise RequestError(
-                f"{self.path}: not what it was when this run began: {', '.join(changed)}; bring "
-                "that back, or choose another --workdir"
-            )
+        if one.get("vocabulary") != other.get("vocabulary"):
+            names.append(str(self.vocabulary))
+        return ", ".join(names)
 
     def _require_empty(self) -> None:
         if any(path != self.lock for path in self.path.iterdir()):

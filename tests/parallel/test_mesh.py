@@ -1,4 +1,3 @@
-import functools
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from transduce.arrays import Array, Batch
 from transduce.config import MeshConfig, ModelConfig, RequestError
 from transduce.model.layers import dropout
 from transduce.model.transformer import Transformer
@@ -20,17 +18,19 @@ from transduce.parallel.mesh import (
     make_mesh,
     out_sharding,
     parameter_shardings,
+    parts,
     place,
     spec,
 )
-from transduce.training.objective import objective
 
-from ..model.examples import QUICKLY, filled, named, packed, random_pairs, tiny
+from ..model.examples import filled, named, tiny
 
 LAYOUTS = {
     "data 8": MeshConfig(),
     "fsdp 8": MeshConfig(fsdp=8),
-    "2 x 2 x 2": MeshConfig(data=2, fsdp=2, tensor=2),
+    "data 2, fsdp 2, tensor 2": MeshConfig(data=2, fsdp=2, tensor=2),
+    "context 2, tensor 4": MeshConfig(context=2, tensor=4),
+    "fsdp 2, context 4": MeshConfig(fsdp=2, context=4),
 }
 
 
@@ -41,13 +41,15 @@ def mesh(request: pytest.FixtureRequest) -> Mesh:
 
 def test_a_mesh_is_explicit_and_has_the_devices_in_order() -> None:
     mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
-    assert mesh.shape == {"data": 2, "fsdp": 2, "tensor": 2}
-    assert mesh.axis_types == (AxisType.Explicit,) * 3
+    assert mesh.shape == {"data": 2, "fsdp": 2, "context": 1, "tensor": 2}
+    assert tuple(make_mesh(MeshConfig(fsdp=2, context=4)).shape.values()) == (1, 2, 4, 1)
+    assert mesh.axis_types == (AxisType.Explicit,) * 4
     assert mesh.devices.ravel().tolist() == jax.devices()
 
 
 def test_data_minus_one_takes_the_devices_that_are_left() -> None:
     assert make_mesh(MeshConfig(fsdp=2, tensor=2)).shape["data"] == 2
+    assert make_mesh(MeshConfig(fsdp=2, context=2)).shape["data"] == 2
     assert make_mesh(MeshConfig(), jax.devices()[:1]).shape["data"] == 1
     assert make_mesh(MeshConfig(), jax.devices()[:3]).shape["data"] == 3
 
@@ -59,11 +61,15 @@ def test_data_minus_one_takes_the_devices_that_are_left() -> None:
         MeshConfig(data=16),
         MeshConfig(fsdp=3),
         MeshConfig(tensor=16),
+        MeshConfig(context=16),
         MeshConfig(data=2, fsdp=2),
     ],
 )
 def test_a_mesh_that_does_not_make_the_devices_is_refused(config: MeshConfig) -> None:
-    expected = rf"mesh.data {config.data} .* fsdp {config.fsdp} .* tensor {config.tensor} .* 8 dev"
+    expected = (
+        f"mesh.data {config.data} x fsdp {config.fsdp} x context {config.context} x tensor "
+        f"{config.tensor} does not make the 8 devices"
+    )
     with pytest.raises(RequestError, match=expected):
         make_mesh(config)
 
@@ -75,6 +81,15 @@ def test_a_partition_names_the_mesh_axes_of_the_table() -> None:
         assert spec("feed_forward") == spec("vocabulary") == P(("tensor",))
         assert spec("embed", "heads", without=("fsdp",)) == P(None, ("tensor",))
         assert spec() == P()
+        assert (parts("batch"), parts("embed"), parts("positions")) == (4, 2, 1)
+
+
+def test_an_axis_of_one_device_divides_nothing_and_is_left_out() -> None:
+    mesh = make_mesh(MeshConfig(data=1, fsdp=2, context=4))
+    with jax.set_mesh(mesh):
+        assert spec("batch", "positions", "heads") == P(("fsdp",), ("context",), None)
+        assert (parts("batch"), parts("positions"), parts("heads")) == (2, 4, 1)
+    assert spec("batch", "positions", mesh=mesh) == P(("fsdp",), ("context",))
 
 
 def test_two_dimensions_on_one_mesh_axis_are_refused() -> None:
@@ -88,6 +103,7 @@ def test_without_an_explicit_mesh_nothing_is_laid_out() -> None:
     x = jnp.ones((8, 2))
     assert spec("batch", "heads") == P(None, None)
     assert out_sharding("batch", None) is None
+    assert parts("batch") == 1
     assert constrain(x, "batch", None) is x
     kernel = nnx.Param(x, axes=("embed", "heads"))
     assert gathered(kernel, jnp.bfloat16).dtype == jnp.bfloat16
@@ -156,58 +172,38 @@ def test_a_parameter_that_does_not_divide_is_named(changes: dict[str, Any], name
         parameter_shardings(mesh, model)
 
 
-def test_a_batch_is_divided_over_data_and_fsdp() -> None:
+def test_a_batch_is_divided_by_rows_and_by_positions() -> None:
     mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
-    assert batch_sharding(mesh).spec == P(("data", "fsdp"))
+    assert batch_sharding(mesh).spec == P(("data", "fsdp"), None)
     placed = place(mesh, {"x": np.arange(16).reshape(8, 2)})["x"]
     assert placed.addressable_shards[0].data.shape == (2, 2)
     np.testing.assert_array_equal(placed, np.arange(16).reshape(8, 2))
+    mesh = make_mesh(MeshConfig(data=2, context=4))
+    assert batch_sharding(mesh).spec == P(("data",), ("context",))
+    placed = place(mesh, {"x": np.arange(16).reshape(2, 8)})["x"]
+    held = [np.asarray(shard.data).tolist() for shard in placed.addressable_shards]
+    assert held[:2] == [[[0, 1]], [[2, 3]]]
+    assert held[-1] == [[14, 15]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "named_so"),
+    [
+        ((3, 16), r"ids.* of shape \(3, 16\): 3 does not divide over mesh axes data, fsdp of 4"),
+        ((4, 15), r"ids.* of shape \(4, 15\): 15 does not divide over mesh axes context of 2"),
+    ],
+)
+def test_a_batch_that_does_not_divide_is_named(shape: tuple[int, int], named_so: str) -> None:
+    """R7: too few examples for the devices."""
+    mesh = make_mesh(MeshConfig(data=2, fsdp=2, context=2))
+    with pytest.raises(RequestError, match=named_so):
+        place(mesh, {"ids": np.zeros(shape)})
 
 
 def test_the_dropout_mask_is_the_same_on_any_mesh(mesh: Mesh) -> None:
-    key, ones = jax.random.key(7), np.ones((8, 6, 10), np.float32)
+    key, ones = jax.random.key(7), np.ones((8, 8, 10), np.float32)
     alone = dropout(jnp.asarray(ones), 0.3, key)
     with jax.set_mesh(mesh):
         divided = jax.jit(lambda x: dropout(x, 0.3, key))(place(mesh, ones))
     assert len({shard.index for shard in divided.addressable_shards}) > 1
     np.testing.assert_array_equal(divided, alone)
-
-
-@functools.partial(jax.jit, compiler_options=QUICKLY)
-def loss_and_gradients(model: Transformer, batch: Batch) -> tuple[Array, Transformer]:
-    key = jax.random.key(5)
-    loss = functools.partial(objective, batch=batch, smoothing=0.1, chunks=2, key=key)
-    return jax.value_and_grad(lambda model: loss(model).loss)(model)
-
-
-@pytest.fixture(scope="module")
-def example() -> tuple[Transformer, Batch, float, dict[str, np.ndarray]]:
-    """A model, a batch of rows with 0 to 2 sequences, and loss and gradients on one device."""
-    lengths = [(3, 4), (5, 2), (8, 8), (1, 1), (2, 6), (7, 3), (4, 4), (3, 1)]
-    pairs = random_pairs(lengths, vocabulary=24, seed=8)
-    rows = [pairs[:2], pairs[2:3], pairs[3:5], pairs[5:6], pairs[6:8], [], pairs[:1], pairs[4:5]]
-    batch = packed(rows, source_length=8, target_length=8)
-    model = filled(sizes(d_ff=16, heads=2), scale=0.2)
-    loss, gradients = loss_and_gradients(model, batch)
-    return model, batch, float(loss), named(gradients)
-
-
-def test_loss_and_gradients_are_those_of_one_device(
-    mesh: Mesh, example: tuple[Transformer, Batch, float, dict[str, np.ndarray]]
-) -> None:
-    """R1 in part: rows with different numbers of tokens, dropout on."""
-    model, batch, loss, gradients = example
-    shardings = parameter_shardings(mesh, model)
-    with jax.set_mesh(mesh):
-        found = loss_and_gradients(jax.device_put(model, shardings), place(mesh, batch))
-    assert float(found[0]) == pytest.approx(loss, rel=1e-5)
-    largest = max(np.abs(gradient).max() for gradient in gradients.values())
-    for name, gradient in named(found[1]).items():
-        np.testing.assert_allclose(
-            gradient, gradients[name], rtol=0, atol=1e-5 * largest, err_msg=name
-        )
-    # A gradient lies as its parameter does.
-    for gradient, sharding in zip(
-        jax.tree.leaves(found[1]), jax.tree.leaves(shardings), strict=True
-    ):
-        assert gradient.sharding.is_equivalent_to(sharding, gradient.ndim)

@@ -46,15 +46,12 @@ def stream(
     pairs=PAIRS,
     kept=None,
     state=None,
-    process: tuple[int, int] = (0, 1),
     **changes,
 ) -> TrainingBatches:
     """The training batches of one corpus, on the host."""
     corpus = Corpus(source=pairs, kept=np.arange(len(pairs)) if kept is None else np.array(kept))
     config = replace(CONFIG, **changes)
-    return TrainingBatches(
-        [corpus], vocabulary, config, place=as_it_is, state=state, process=process
-    )
+    return TrainingBatches([corpus], vocabulary, config, place=as_it_is, state=state)
 
 
 def batches(count: int, vocabulary: Vocabulary, **changes) -> list[Batch]:

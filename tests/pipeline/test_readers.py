@@ -4,13 +4,16 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from transduce.arrays import Batch
 from transduce.config import DataConfig, RequestError
-from transduce.pipeline.batches import TrainingBatches
+from transduce.pipeline import batches
+from transduce.pipeline.batches import TrainingBatches, own_readers
 from transduce.pipeline.readers import Corpus
 
 from .examples import Words, sentences
@@ -30,11 +33,11 @@ def as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def stream(state=None, process=(0, 1), corpora=None, **changes) -> TrainingBatches:
+def stream(state=None, numbers=None, corpora=None, **changes) -> TrainingBatches:
     corpora = corpora or [Corpus(source=PAIRS, kept=np.arange(53))]
     config = replace(CONFIG, **changes)
     return TrainingBatches(
-        corpora, known_words(), config, place=as_it_is, state=state, process=process
+        corpora, known_words(), config, place=as_it_is, state=state, numbers=numbers
     )
 
 
@@ -64,26 +67,64 @@ def test_batches_and_states_are_the_same_for_any_number_of_workers(workers: int)
     restored.close()
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_shares_of_processes_make_up_the_global_batch(count: int) -> None:
+@pytest.mark.parametrize("shares", [[[0, 1], [2, 3]], [[0], [1], [2], [3]], [[0, 2], [1, 3]]])
+def test_the_shares_of_processes_make_up_the_global_batch(shares: list[list[int]]) -> None:
     """R9: and their states together are that of one process."""
     whole = stream()
-    shares = [stream(process=(index, count)) for index in range(count)]
+    iterators = [stream(numbers=numbers) for numbers in shares]
+
+    def together() -> np.ndarray:
+        """[readers, rows of a reader, 6, T]."""
+        parts = [rows(next(iterator)).reshape(-1, 2, 6, 12) for iterator in iterators]
+        return np.concatenate(parts)[np.argsort(np.concatenate(shares))]
+
     for _ in range(4):
-        parts = [rows(next(share)) for share in shares]
-        np.testing.assert_array_equal(np.concatenate(parts), rows(next(whole)))
-    together = {key: value for share in shares for key, value in share.get_state().items()}
-    assert together == whole.get_state()
-    following = rows(next(whole))
-    resumed = [stream(process=(index, count), state=together) for index in range(count)]
-    np.testing.assert_array_equal(np.concatenate([rows(next(r)) for r in resumed]), following)
-    for iterator in (whole, *shares, *resumed):
+        np.testing.assert_array_equal(together(), rows(next(whole)).reshape(4, 2, 6, 12))
+    states = [iterator.get_state() for iterator in iterators]
+    assert [sorted(map(int, state)) for state in states] == shares
+    merged = {number: state for share in states for number, state in share.items()}
+    assert merged == whole.get_state()
+    for iterator in iterators:
+        iterator.close()
+    iterators = [stream(numbers=numbers, state=merged) for numbers in shares]
+    np.testing.assert_array_equal(together(), rows(next(whole)).reshape(4, 2, 6, 12))
+    for iterator in (whole, *iterators):
         iterator.close()
 
 
-def test_readers_that_do_not_divide_over_the_processes_are_refused() -> None:
-    with pytest.raises(RequestError, match=r"data\.readers \(4\).* 3 processes"):
-        stream(process=(0, 3))
+def on_devices(*places: slice) -> Any:
+    """The batch's sharding, as a process sees it whose devices have these rows."""
+    indices = {device: (place, slice(None)) for device, place in enumerate(places)}
+    return lambda mesh: SimpleNamespace(addressable_devices_indices_map=lambda shape: indices)
+
+
+@pytest.mark.parametrize(
+    ("places", "numbers"),
+    [
+        ([slice(None)], [0, 1, 2, 3]),
+        ([slice(4, 6), slice(6, 8)], [2, 3]),
+        # As on a slice of TPUs, where a host's chips are a square of the torus.
+        ([slice(2, 4), slice(6, 8)], [1, 3]),
+        # Where devices divide tensors, several have the same rows.
+        ([slice(0, 4), slice(0, 4)], [0, 1]),
+        ([slice(0, 1), slice(1, 2)], [0]),
+    ],
+)
+def test_a_process_has_the_readers_of_the_rows_on_its_devices(
+    places: list[slice], numbers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "batch_sharding", on_devices(*places))
+    mesh: Any = None
+    assert own_readers(mesh, CONFIG) == numbers
+
+
+def test_parts_of_readers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R7: hosts with unequal shares."""
+    monkeypatch.setattr(batches, "batch_sharding", on_devices(slice(0, 1), slice(4, 5)))
+    monkeypatch.setattr(batches.hosts, "process", lambda: (0, 4))
+    mesh: Any = None
+    with pytest.raises(RequestError, match=r"data\.readers \(4\) are too few for 4 processes"):
+        own_readers(mesh, CONFIG)
 
 
 def test_corpora_are_drawn_by_size_and_weight() -> None:
@@ -95,9 +136,9 @@ def test_corpora_are_drawn_by_size_and_weight() -> None:
         Corpus(source=second, kept=np.arange(10), weight=2.0),
     ]
     vocabulary = Words()
-    batches = TrainingBatches(corpora, vocabulary, replace(CONFIG, row_length=2), place=as_it_is)
-    ids = np.concatenate([np.asarray(batch.source.ids)[:, 0] for batch in islice(batches, 30)])
-    batches.close()
+    drawing = TrainingBatches(corpora, vocabulary, replace(CONFIG, row_length=2), place=as_it_is)
+    ids = np.concatenate([np.asarray(batch.source.ids)[:, 0] for batch in islice(drawing, 30)])
+    drawing.close()
     words = {index: word for word, index in vocabulary.ids.items()}
     drawn = Counter(words[index] for index in ids.tolist())
     assert sum(drawn.values()) == 240

@@ -183,7 +183,9 @@ def test_the_repaired_sequence_is_well_formed(
 ) -> None:
     answer, repairs = repair(output, words, known=known)
     assert is_well_formed(answer, len(words))
-    assert set(answer) <= known | {"(TOP", ")TOP", "XX", *".,:", "``", "''"}
+    # A bracket that is known to open is closed, too.
+    closing = {f"){symbol[1:]}" for symbol in known if symbol.startswith("(")}
+    assert set(answer) <= known | closing | {"(TOP", ")TOP", "XX", *".,:", "``", "''"}
     assert bool(repairs) == (answer != output)
     assert repairs.unknown_symbols == sum(symbol not in known for symbol in output)
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from transduce.parallel import hosts
 from transduce.training.monitor import Monitor, duration
 from transduce.workdir import Workdir
 
@@ -43,3 +44,15 @@ def test_records_are_lines_of_json_and_tensorboard_events(tmp_path, capsys) -> N
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == "[bold] 1 Zeile\n100 of 200\n"
+
+
+def test_of_several_processes_the_first_alone_writes(
+    tmp_path, capfd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "process", lambda: (1, 2))
+    with Monitor(Workdir.of(str(tmp_path))) as monitor:
+        monitor.record("train", 3, loss=1.5)
+        monitor.say("said")
+        monitor.progress("100 of 200")
+    assert list(tmp_path.iterdir()) == []
+    assert tuple(capfd.readouterr()) == ("", "")

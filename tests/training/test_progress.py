@@ -54,7 +54,8 @@ def limits(**config: Any) -> Limits:
 def test_a_run_ends_at_the_first_limit_that_it_reaches(
     config: dict[str, Any], step: int, progress: Progress, reached: str
 ) -> None:
-    assert limits(**config).reached(step, progress) == reached
+    late = limits(**config).late(progress)
+    assert limits(**config).reached(step, progress, late=late) == reached
 
 
 @pytest.mark.parametrize(

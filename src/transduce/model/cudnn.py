@@ -4,6 +4,8 @@ As JAX offers it, cuDNN learns of segments only from a mask [B, 1, T, S]. Here o
 of the queries at a time, and anew in the backward pass, so that none is kept.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -55,11 +57,14 @@ def attend_by_cudnn(
             implementation="cudnn",
         )
 
-    starts = range(0, queries.shape[1], ROWS)
-    if len(starts) > 1:
-        rows = jax.checkpoint(rows, static_argnums=0)
-    mixed = jnp.concatenate([rows(start) for start in starts], axis=1)
-    return mixed[:, :length, :, :value_width]
+    rows = jax.checkpoint(rows, static_argnums=0, policy=_made_by_cudnn)
+    mixed = [rows(start) for start in range(0, queries.shape[1], ROWS)]
+    return jnp.concatenate(mixed, axis=1)[:, :length, :, :value_width]
+
+
+def _made_by_cudnn(primitive: Any, *_: Any, **__: Any) -> bool:
+    """What is kept for the backward pass; the rest, masks and what is filled, is made anew."""
+    return primitive.name.startswith("dot_product_attention_fwd")
 
 
 def _filled(x: Array, *, axis: int, least: int = 0) -> Array:

@@ -11,6 +11,7 @@ from transduce.arrays import Array, Float
 from transduce.config import RequestError
 from transduce.model import cudnn
 from transduce.model.chunked import attend_in_chunks
+from transduce.model.ring import RING, ring_attend
 from transduce.model.visibility import Visible
 from transduce.parallel.mesh import spec
 
@@ -46,6 +47,10 @@ def attend(
     gradients, and differs between kernels.
     Raises `RequestError` when `kernel` does not run on these devices or in this dtype.
     """
+    mesh = jax.sharding.get_abstract_mesh()
+    if RING in mesh.explicit_axes and mesh.shape[RING] > 1:
+        # Whatever the kernel: each needs all of a row's keys on one device.
+        return ring_attend(queries, keys, values, visible)
     platform = _platform()
     if kernel == "auto":
         kernel = choose(platform, queries, keys, values)

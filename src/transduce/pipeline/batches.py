@@ -5,6 +5,7 @@ one after the other. So the batch of a step depends on the seed and the step alo
 number of processes, each of which owns whole readers, nor on that of their workers.
 """
 
+import json
 import multiprocessing
 import os
 import signal
@@ -15,9 +16,12 @@ from typing import Self
 import grain
 import numpy as np
 from absl import flags
+from jax.sharding import Mesh
 
 from transduce.arrays import Batch, Tokens
 from transduce.config import DataConfig, RequestError
+from transduce.parallel import hosts
+from transduce.parallel.mesh import batch_sharding
 from transduce.pipeline.readers import Corpus, Rows, Tokenize, examples, reader
 from transduce.pipeline.selection import Pairs
 from transduce.text.vocabulary import Vocabulary
@@ -26,8 +30,28 @@ type State = dict[str, str]
 """Of each reader, by its number: where it goes on."""
 
 
+def own_readers(mesh: Mesh, config: DataConfig) -> list[int]:
+    """The readers of those rows of a batch that lie on devices of this process, ascending.
+
+    Which rows these are is up to the mesh: they need not be adjacent, and where devices of
+    several processes hold the same rows, each of these processes has their readers.
+    Raises `RequestError` when they are not all the rows of some readers.
+    """
+    shape = config.rows, config.row_length
+    places = batch_sharding(mesh).addressable_devices_indices_map(shape).values()
+    own = {row for place in places if place for row in range(config.rows)[place[0]]}
+    share = config.rows // config.readers
+    numbers = sorted({row // share for row in own})
+    if len(own) < share * len(numbers):
+        raise RequestError(
+            f"data.readers ({config.readers}) are too few for {hosts.process()[1]} processes, each "
+            "of which must have whole readers: a multiple of mesh.data x mesh.fsdp always does"
+        )
+    return numbers
+
+
 class TrainingBatches:
-    """Endless batches of [rows, row_length], or a process' share of them; an iterator."""
+    """Endless batches of [rows, row_length], or a process' share of their rows; an iterator."""
 
     def __init__(
         self,
@@ -37,21 +61,16 @@ class TrainingBatches:
         *,
         place: Callable[[Batch], Batch],
         state: State | None = None,
-        process: tuple[int, int] = (0, 1),
+        numbers: Sequence[int] | None = None,
     ):
         """`place` puts a batch of host arrays onto devices, ahead of the step that uses it.
 
-        `state` is that of an earlier iterator, which this one goes on from. `process` is this
-        one's index and their number: each has an equal, contiguous share of the readers.
+        `state` is that of earlier iterators, which this one goes on from. `numbers` are those of
+        the readers whose rows are given; None: all.
         """
-        index, count = process
-        if config.readers % count:
-            raise RequestError(
-                f"data.readers ({config.readers}) does not divide over {count} processes"
-            )
-        share = config.readers // count
-        self._numbers = range(index * share, (index + 1) * share)
-        self._state = dict(state or {})
+        self._numbers = range(config.readers) if numbers is None else numbers
+        known = state or {}
+        self._state = {str(n): known[str(n)] for n in self._numbers if str(n) in known}
         pairs = examples(corpora, vocabulary, config)
         readers = [
             reader(pairs, config, number=number, state=self._state.get(str(number)))
@@ -81,8 +100,12 @@ class TrainingBatches:
         return batch
 
     def get_state(self) -> State:
-        """What goes on after the batch that was given last."""
-        return dict(self._state)
+        """What goes on after the batch that was given last, of the readers of all processes.
+
+        All processes must ask, and the first gets the answer; the others get nothing.
+        """
+        parts = hosts.gather_bytes(json.dumps(self._state).encode()) or []
+        return {number: state for part in parts for number, state in json.loads(part).items()}
 
     def close(self) -> None:
         """Ends the thread and the worker processes that read ahead."""

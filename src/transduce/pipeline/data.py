@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from etils import epath
 
 from transduce.config import CorpusConfig, DataConfig, RequestError
-from transduce.pipeline.readers import Corpus
+from transduce.parallel import hosts
+from transduce.pipeline.readers import Corpus, Source
 from transduce.pipeline.selection import Pairs, Selection, select
 from transduce.pipeline.tokenized import tokenized
 from transduce.text.corpora import prepare, training_sentences
@@ -52,42 +53,47 @@ class _Chain:
 def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_rows: int) -> Data:
     """Prepares the corpora, opens or trains the vocabulary and selects the training pairs.
 
-    `vocabulary_rows` is the size of the model's table. Raises `RequestError` when a corpus or
-    the vocabulary cannot be used.
+    `vocabulary_rows` is the size of the model's table. Of several processes the first prepares
+    before the others. Raises `RequestError` when a corpus or the vocabulary cannot be used.
     """
     if not config.corpora:
         raise RequestError("data.corpora is empty: the experiment file must name a corpus")
-    corpora = {corpus.name: prepare(corpus, folder=config.folder) for corpus in config.corpora}
-    train = {name: splits["train"] for name, splits in corpora.items()}
-    if not any("dev" in splits for splits in corpora.values()):
-        raise RequestError(
-            "no corpus has a dev split: name dev files, or add a corpus that has one"
+    # What it makes of files the others find, if they look where the first does.
+    with hosts.first_ahead():
+        corpora = {corpus.name: prepare(corpus, folder=config.folder) for corpus in config.corpora}
+        train = {name: splits["train"] for name, splits in corpora.items()}
+        if not any("dev" in splits for splits in corpora.values()):
+            raise RequestError(
+                "no corpus has a dev split: name dev files, or add a corpus that has one"
+            )
+        vocabulary = open_vocabulary(
+            vocabulary_path,
+            config=config.vocabulary,
+            sentences=lambda: training_sentences(
+                [*train.values()], limit=config.vocabulary.training_sentences
+            ),
         )
-    vocabulary = open_vocabulary(
-        vocabulary_path,
-        config=config.vocabulary,
-        sentences=lambda: training_sentences(
-            [*train.values()], limit=config.vocabulary.training_sentences
-        ),
-    )
-    if len(vocabulary) > vocabulary_rows:
-        raise RequestError(
-            f"{vocabulary_path}: has {len(vocabulary)} pieces, more than "
-            f"model.vocabulary_size ({vocabulary_rows})"
-        )
+        if len(vocabulary) > vocabulary_rows:
+            raise RequestError(
+                f"{vocabulary_path}: has {len(vocabulary)} pieces, more than "
+                f"model.vocabulary_size ({vocabulary_rows})"
+            )
+        sources: dict[str, Source] = {
+            name: tokenized(pairs, vocabulary) if config.pretokenized else pairs
+            for name, pairs in train.items()
+        }
     selections = select(train, vocabulary, row_length=config.row_length, filters=config.filters)
-    training = []
     declared: tuple[CorpusConfig, ...] = config.corpora
-    for corpus in declared:
-        pairs, kept = train[corpus.name], selections[corpus.name].kept
-        source = tokenized(pairs, vocabulary) if config.pretokenized else pairs
-        training.append(Corpus(source=source, kept=kept, weight=corpus.weight))
+    training = tuple(
+        Corpus(source=sources[corpus.name], kept=selections[corpus.name].kept, weight=corpus.weight)
+        for corpus in declared
+    )
     others = {
         name: tuple(splits[name] for splits in corpora.values() if name in splits)
         for name in ("dev", "test")
     }
     return Data(
-        training=tuple(training),
+        training=training,
         splits={name: _joined(parts) for name, parts in others.items() if parts},
         vocabulary=vocabulary,
         selections=selections,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from transduce.arrays import Array, Float, Int
-from transduce.parallel.mesh import out_sharding
+from transduce.parallel.mesh import out_sharding, parts
 
 type _Losses = tuple[Array, Array]
 
@@ -31,7 +31,7 @@ def cross_entropy(
 
     Against (1 - e) one_hot(label) + e / V (Szegedy et al. 2015, equation 7), with e the
     `smoothing` and logits `hidden` times `table`. The second sum has no gradient. The positions
-    go in as many parts as `chunks` and T have in common.
+    go in as many parts as `chunks` and T (on a device, where it is divided) have in common.
     """
     return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient=False)[0]
 
@@ -85,7 +85,7 @@ def _in_parts(
         target = jnp.where(hot, 1 - smoothing, 0) + smoothing / table.shape[0]
         of_logits = ((exponentials / total - target) * weights[..., None]).astype(hidden.dtype)
         of_hidden = jnp.einsum(
-            "btv,vd->btd", of_logits, table, out_sharding=out_sharding("batch", None, None)
+            "btv,vd->btd", of_logits, table, out_sharding=out_sharding("batch", "positions", None)
         )
         of_table += jnp.einsum(
             "btv,btd->vd",
@@ -96,17 +96,20 @@ def _in_parts(
         )
         return (losses, of_table), of_hidden
 
-    parts = math.gcd(chunks, hidden.shape[1])
+    count = math.gcd(chunks, hidden.shape[1] // parts("positions"))
     zero = jnp.zeros((), wide)
     start = (zero, zero), jnp.zeros_like(table, wide)
-    inputs = _split(hidden, parts), _split(labels, parts), _split(weights, parts)
+    inputs = _split(hidden, count), _split(labels, count), _split(weights, count)
     (losses, of_table), of_hidden = lax.scan(part, start, inputs)
     if gradient:
-        of_hidden = jnp.moveaxis(of_hidden, 0, 1).reshape(hidden.shape)
+        of_hidden = jnp.moveaxis(of_hidden, 0, 2).reshape(hidden.shape)
     return losses, (of_hidden, of_table.astype(table.dtype))
 
 
-def _split(x: Array, parts: int) -> Array:
-    """[B, T, ...] to [parts, B, T / parts, ...]: over time, since the batch lies on devices."""
+def _split(x: Array, count: int) -> Array:
+    """[B, T, ...] to [count, B, T / count, ...]: each part takes every count-th position.
+
+    Rows and positions may lie on several devices; all of them are at work on every part.
+    """
     rows, length = x.shape[:2]
-    return jnp.moveaxis(x.reshape(rows, parts, length // parts, *x.shape[2:]), 1, 0)
+    return jnp.moveaxis(x.reshape(rows, length // count, count, *x.shape[2:]), 2, 0)

@@ -13,6 +13,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 5.0
 
 
+class BrokenOff(Exception):
+    """An evaluation was broken off by a signal, in all processes alike."""
+
+    def __init__(self, number: int):
+        self.signal = signal.Signals(number)
+
+
 class Interruption:
     """A context in which a signal ends a run without loss, and a second one ends it at once.
 
@@ -20,7 +27,8 @@ class Interruption:
     main thread, and ends the process when that does not come to it within some seconds, as while
     it compiles. After `begin` the signal is noted in `asked`, for the run to look at.
 
-    Outside of the main thread, which alone hears signals, it does nothing.
+    Outside of the main thread, which alone hears signals, it does nothing. Of several processes
+    each hears signals of its own: what `asked` says is for the run to agree on.
     """
 
     def __init__(self) -> None:
@@ -34,7 +42,10 @@ class Interruption:
 
     @contextlib.contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """What is done inside is broken off by a signal, which is noted all the same."""
+        """What is done inside is broken off by a signal, which is noted all the same.
+
+        It must be something that no other process waits for.
+        """
         self._breaks_off = True
         try:
             yield

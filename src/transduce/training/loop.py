@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 import time
 from contextlib import ExitStack, closing
@@ -13,11 +14,13 @@ import jax.numpy as jnp
 from transduce.checkpoints import Checkpoints, require_same_arrays, saved_steps
 from transduce.config import Experiment, Interrupted, RequestError
 from transduce.model.transformer import parameter_count
+from transduce.parallel import hosts
 from transduce.parallel.mesh import make_mesh, place
-from transduce.pipeline.batches import TrainingBatches
+from transduce.pipeline.batches import TrainingBatches, own_readers
 from transduce.pipeline.data import prepare_data
+from transduce.training.agreement import Agreement
 from transduce.training.assess import Assessment
-from transduce.training.interruption import Interruption
+from transduce.training.interruption import BrokenOff, Interruption
 from transduce.training.monitor import Monitor
 from transduce.training.progress import Limits, Progress
 from transduce.training.step import (
@@ -33,6 +36,7 @@ from transduce.workdir import Workdir
 def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) -> None:
     """Trains to the first of training's limits, from the newest checkpoint if there is one.
 
+    Of several processes all train; the first alone writes what is written once, and speaks.
     Raises `RequestError` when the data, the mesh or the workdir do not fit the experiment;
     `Diverged` when the loss is not finite and `SaveFailed` when a checkpoint cannot be written,
     and checkpoints saved before then stay; `Interrupted` when a signal asks for the end and all
@@ -46,11 +50,17 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             f"data.rows ({experiment.data.rows}) does not divide over mesh.data x mesh.fsdp x "
             f"training.accumulation ({shares})"
         )
+    if experiment.data.row_length % mesh.shape["context"]:
+        raise RequestError(
+            f"data.row_length ({experiment.data.row_length}) does not divide over mesh.context "
+            f"({mesh.shape['context']})"
+        )
     like = abstract_state(experiment, mesh)
     with ExitStack() as run:
         interruption = run.enter_context(Interruption())
         run.enter_context(workdir.begin(experiment))
-        number = saved = max(saved_steps(workdir.checkpoints), default=0)
+        newest = max(saved_steps(workdir.checkpoints), default=0)
+        number = saved = int(hosts.from_first(str(newest).encode()))
         if number:
             require_same_arrays(workdir.checkpoints / str(number), like)
 
@@ -62,7 +72,8 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             vocabulary_path=workdir.vocabulary,
             vocabulary_rows=experiment.model.vocabulary_size,
         )
-        assess = Assessment(experiment, mesh, workdir, data)
+        readers = own_readers(mesh, experiment.data)
+        assess = Assessment(experiment, mesh, workdir, data, interruption)
         workdir.settle(
             experiment, corpora=data.fingerprints, vocabulary=data.vocabulary.fingerprint
         )
@@ -70,11 +81,15 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
 
         monitor = run.enter_context(Monitor(workdir))
         count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
+        processes = hosts.process()[1]
         monitor.say(f"Run       {experiment.name}, in {workdir.path}")
         for name, selection in data.selections.items():
             monitor.say(f"Data      {name}: {selection}")
         monitor.say(f"Data      ready in {seconds:.1f} s")
-        monitor.say(f"Model     {count:,} parameters; {mesh.size} x {kind}")
+        monitor.say(
+            f"Model     {count:,} parameters; {mesh.size} x {kind}"
+            + (f", in {processes} processes" if processes > 1 else "")
+        )
 
         # ---- State: new, or the newest checkpoint's --------------------------------------
         checkpoints = run.enter_context(
@@ -97,8 +112,9 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                     data.training,
                     data.vocabulary,
                     experiment.data,
-                    place=lambda batch: place(mesh, batch),
+                    place=lambda batch: place(mesh, batch, rows=experiment.data.rows),
                     state=position,
+                    numbers=readers,
                 )
             )
         )
@@ -106,28 +122,30 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         # ---- Updates, and what is due after each -----------------------------------------
         limits = Limits(config=config, epoch=sum(len(c.kept) for c in data.training))
         window = Window(experiment, monitor, progress=progress, limits=limits)
+        agree, asked, late = Agreement(), 0, limits.late(progress)
         step = None
-        profiled = _profiled(number, config.steps) if profile else range(0)
-        if ended := limits.reached(number, progress):
+        profiled = _profiled(number, config.steps) if profile and hosts.is_first() else range(0)
+        if ended := limits.reached(number, progress, late=late):
             monitor.say(f"Nothing to train: {ended}")
         while True:
             # At first this is the newest checkpoint, whose evaluation may have been broken off.
             unsaved = number > saved
-            if unsaved and (ended or interruption.asked or number % config.log_every == 0):
+            if unsaved and (ended or asked or number % config.log_every == 0):
                 window.report()
                 checkpoints.check()
             due = config.evaluate_every and number % config.evaluate_every == 0
-            if (ended or (due and progress.evaluated < number)) and not interruption.asked:
+            if (ended or (due and progress.evaluated < number)) and not asked:
                 window.drain()
-                scores = None
-                with interruption.breaking_off():
+                try:
                     scores = assess(monitor, "dev", state.result, number)
-                if scores and progress.evaluated < number:
-                    if progress.evaluate(number, scores[config.watch], watch=config.watch):
-                        checkpoints.save_best(number, state.result)
-                    ended = limits.reached(number, progress)
+                except BrokenOff as by:
+                    asked = by.signal
+                else:
+                    if progress.evaluated < number:
+                        if progress.evaluate(number, scores[config.watch], watch=config.watch):
+                            checkpoints.save_best(number, state.result)
+                        ended = limits.reached(number, progress, late=late)
                 window.restart()
-            asked = interruption.asked
             if unsaved and (ended or asked or number % config.save_every == 0):
                 if ended or asked:
                     window.report()
@@ -145,6 +163,7 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             if step is None:
                 began = time.perf_counter()
                 step = compile_train_step(experiment, mesh, state, batch)
+                hosts.barrier("the training step is compiled")
                 interruption.begin()
                 seconds = time.perf_counter() - began
                 monitor.record("compile", number, seconds=round(seconds, 3))
@@ -163,19 +182,25 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                 jax.profiler.stop_trace()
                 monitor.say(f"Profile   {workdir.path / 'profile'}")
                 window.restart()
-            ended = limits.reached(number, progress)
+            asked, over = agree(interruption.asked or 0, limits.late(progress))
+            late = bool(over)
+            ended = limits.reached(number, progress, late=late)
 
         # ---- The result ------------------------------------------------------------------
         checkpoints.wait()
         if step is not None and ended:
             monitor.say(f"Ended     after update {number:,}: {ended}")
-        if "test" in data.splits and not interruption.asked:
-            with interruption.breaking_off():
+        if "test" in data.splits and not asked:
+            try:
                 assess(monitor, "test", state.result, number)
-        if interruption.asked:
+            except BrokenOff as by:
+                asked = by.signal
+        # Whoever ends long before another ends that one too.
+        hosts.barrier("the run is at its end")
+        if asked:
             raise Interrupted(
-                f"{interruption.asked.name}: stopped after update {number:,}, which is saved; the "
-                "same command goes on"
+                f"{signal.Signals(asked).name}: stopped after update {number:,}, which is saved; "
+                "the same command goes on"
             )
         example = shlex.quote(next(iter(data.splits["dev"]))[0])
         monitor.say(f"Workdir   {workdir.path}")

@@ -1,27 +1,36 @@
 """What a run says while it goes: metrics.jsonl, TensorBoard, and lines for its user."""
 
 import json
+import os
 import secrets
 import time
 from types import TracebackType
 from typing import Self
 
+from etils import epath
 from rich.console import Console
 from rich.status import Status
 from tensorboardX import SummaryWriter
 
+from transduce.parallel import hosts
 from transduce.workdir import Workdir
 
 
 class Monitor:
-    """Writes records to the workdir and to standard error; a context."""
+    """Writes records to the workdir and to standard error; a context.
+
+    Of several processes the first does, the others keep silent.
+    """
 
     def __init__(self, workdir: Workdir):
-        self._file = workdir.metrics.open("a")
+        speaks = hosts.is_first()
+        self._file = (workdir.metrics if speaks else epath.Path(os.devnull)).open("a")
         # The name of its file is otherwise that of any other begun in the same second.
         suffix = f".{secrets.token_hex(4)}"
-        self._tensorboard = SummaryWriter(str(workdir.tensorboard), filename_suffix=suffix)
-        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._tensorboard = SummaryWriter(
+            str(workdir.tensorboard), filename_suffix=suffix, write_to_disk=speaks
+        )
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not speaks)
         self._live: Status | None = None
 
     def __enter__(self) -> Self:

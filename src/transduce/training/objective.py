@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from transduce.arrays import Array, Batch, Float
 from transduce.model.layers import Key
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Remat, Transformer
 from transduce.parallel.mesh import gathered
 from transduce.training.cross_entropy import cross_entropy
 
@@ -28,13 +28,21 @@ class Sums:
     """Sentence pairs."""
 
 
-def objective(model: Transformer, batch: Batch, *, smoothing: float, chunks: int, key: Key) -> Sums:
+def objective(
+    model: Transformer,
+    batch: Batch,
+    *,
+    smoothing: float,
+    chunks: int,
+    key: Key,
+    remat: Remat = "none",
+) -> Sums:
     """Totals for a batch; dropout is on when there is a `key`.
 
     Sums, not means: micro-batches and devices then weigh by their target tokens. `chunks` is
     that of `cross_entropy`.
     """
-    hidden = model.hidden(batch, key=key)
+    hidden = model.hidden(batch, key=key, remat=remat)
     table = gathered(model.table, model.dtype)
     wide = jnp.promote_types(model.dtype, jnp.float32)
     weights = (batch.target.segments != 0).astype(wide)

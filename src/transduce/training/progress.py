@@ -41,8 +41,16 @@ class Limits:
     epoch: int
     """Pairs that are selected for training."""
 
-    def reached(self, step: int, progress: Progress) -> str:
-        """Which limit update `step` has reached, with its value; empty if none."""
+    def late(self, progress: Progress) -> bool:
+        """Whether training.minutes are over by the clock of this process."""
+        minutes = self.config.minutes
+        return minutes > 0 and progress.seconds >= 60 * minutes
+
+    def reached(self, step: int, progress: Progress, *, late: bool) -> str:
+        """Which limit update `step` has reached, with its value; empty if none.
+
+        `late` is what the processes agree on; they agree on all else by themselves.
+        """
         config = self.config
         if config.patience and progress.without_improvement >= config.patience:
             best = progress.best_step
@@ -51,7 +59,7 @@ class Limits:
             return f"training.steps is {config.steps:,}"
         if config.epochs and progress.pairs >= config.epochs * self.epoch:
             return f"training.epochs is {config.epochs:,g}"
-        if config.minutes and progress.seconds >= 60 * config.minutes:
+        if late:
             return f"training.minutes is {config.minutes:,g}"
         return ""
 

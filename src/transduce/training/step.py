@@ -153,7 +153,12 @@ def batch_gradients(
     def summed(model: Transformer, batch: Batch, key: Array) -> tuple[Array, Sums]:
         config = experiment.training
         sums = objective(
-            model, batch, smoothing=config.label_smoothing, chunks=config.loss_chunks, key=key
+            model,
+            batch,
+            smoothing=config.label_smoothing,
+            chunks=config.loss_chunks,
+            key=key,
+            remat=config.remat,
         )
         return sums.loss, sums
 
@@ -182,6 +187,6 @@ def _micro_batches(batch: Batch, parts: int) -> Batch:
     def split(x: Array) -> Array:
         rows, length = x.shape
         x = x.reshape(rows // parts, parts, length)
-        return constrain(jnp.swapaxes(x, 0, 1), None, "batch", None)
+        return constrain(jnp.swapaxes(x, 0, 1), None, "batch", "positions")
 
     return jax.tree.map(split, batch)

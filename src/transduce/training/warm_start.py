@@ -3,6 +3,7 @@
 from transduce.checkpoints import load_model, saved_steps
 from transduce.config import Experiment, RequestError
 from transduce.model.transformer import Transformer
+from transduce.parallel import hosts
 from transduce.text.vocabulary import Vocabulary
 from transduce.workdir import Workdir
 
@@ -21,8 +22,9 @@ def warm_start(experiment: Experiment, workdir: Workdir, like: Transformer) -> T
     other = Workdir.of(experiment.training.warm_start)
     other.read_experiment()
     parameters = load_model(other, like, best=bool(saved_steps(other.best)))
-    if not workdir.data.exists():
-        _take_vocabulary(experiment, workdir, other)
+    with hosts.first_ahead():
+        if hosts.is_first() and not workdir.data.exists():
+            _take_vocabulary(experiment, workdir, other)
     return parameters
 
 
