@@ -1,5 +1,6 @@
 """Settings of the whole test session."""
 
+import signal
 from collections.abc import Iterator
 
 import jax
@@ -9,6 +10,9 @@ import pytest
 # that tests start. A test that wants one device takes jax.devices()[:1].
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
+# A shell's background jobs ignore SIGINT, and so would the programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # A vector that meets a matrix says by [None] along which axis it is repeated.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
