@@ -120,6 +120,10 @@ REPAIRED = [
     ("(S NN (NP (X", "a", "(S NN )S", {"added_closings": 1, "dropped_constituents": 2}),
     ("(S )S", "ab", "(TOP XX XX )TOP",
      {"added_tags": 2, "dropped_constituents": 1, "added_roots": 1}),
+    # Roots inside or beside a tree.
+    ("NN (TOP", "ab", "(TOP NN XX )TOP",
+     {"added_tags": 1, "added_roots": 1, "misplaced_roots": 1}),
+    ("(TOP NN )TOP (TOP NN )TOP", "ab", "(TOP NN NN )TOP", {"misplaced_roots": 2}),
     # No symbols of the three forms.
     ("(S ( NN )) a(b ) )S", "ab", "(S NN XX )S", {"unknown_symbols": 4}),
 ]  # fmt: skip

@@ -16,7 +16,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-from transduce.text.treebank import Tree
+from transduce.text.treebank import ROOTS, Tree
 
 _SYMBOL = re.compile(r"[()]?[^\s()]+", re.ASCII)
 
@@ -48,6 +48,8 @@ class Repairs:
     """Of constituents that were still open when one around them, or the output, ended."""
     dropped_constituents: int = 0
     """That held no word."""
+    misplaced_roots: int = 0
+    """Brackets of a root's label that do not open or close the whole output."""
     added_roots: int = 0
     """TOP around an output that was not one constituent."""
 
@@ -124,6 +126,7 @@ def repair(
 
     - Brackets that are unknown or not of the form above are left out. Any other such symbol
       stands for a tag, and the tag is guessed from the word.
+    - A root's bracket (TOP, S1, ROOT) stays only where it opens or closes the whole output.
     - A closing bracket first closes what is open inside its constituent. When no constituent of
       its label is open, it is left out.
     - A tag for which there is no word is left out. Words for which there is no tag get guessed
@@ -135,6 +138,7 @@ def repair(
     The guess is the Penn Treebank's tag for punctuation, XX for all other words. `known` holds the
     symbols that a treebank has; without it any label will do.
     """
+    symbols = list(symbols)
     repairs = Repairs()
     output: list[str] = []
     labels: list[str] = []
@@ -149,13 +153,16 @@ def repair(
             output.append(f"){label}")
             repairs.added_closings += added
 
-    for symbol in symbols:
+    for place, symbol in enumerate(symbols, start=1):
         usable = _SYMBOL.fullmatch(symbol) and (known is None or symbol in known)
         if not usable:
             repairs.unknown_symbols += 1
             if _opens(symbol) or _closes(symbol):
                 continue
-        if _opens(symbol):
+        outermost = place == len(symbols) if _closes(symbol) else not output
+        if symbol[:1] in ("(", ")") and symbol[1:] in ROOTS and not outermost:
+            repairs.misplaced_roots += 1
+        elif _opens(symbol):
             labels.append(symbol[1:])
             output.append(symbol)
         elif _closes(symbol):
