@@ -5,11 +5,17 @@
 demo: .venv/.ready
 	.venv/bin/transduce train experiments/phrasebook.py --workdir runs/phrasebook
 
-test: .venv/.ready
-	.venv/bin/python -m pytest -m "not slow"
+# Property tests draw the same examples each time, so that what passes here passes elsewhere; pytest
+# without this profile draws new ones.
+PYTEST := .venv/bin/python -m pytest --hypothesis-profile=ci
 
+# A file's tests stay in one process, where they share what is dear to make.
+test: .venv/.ready
+	$(PYTEST) -m "not slow" -n auto --maxprocesses=8 --dist loadfile
+
+# One after the other: they start programs of several processes, and some are about time.
 slow: .venv/.ready
-	.venv/bin/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 lint: .venv/.ready
 	.venv/bin/ruff format --check
