@@ -26,11 +26,17 @@ def free_port() -> int:
 
 
 def run_together(
-    program: str, *arguments: str, count: int, devices: int = 1, seconds: float = 60
+    program: str,
+    *arguments: str,
+    count: int,
+    devices: int = 1,
+    seconds: float = 60,
+    without: int | None = None,
 ) -> list[Ended]:
     """Runs `program` in `count` processes of `devices` devices each; any warning is an error.
 
-    Raises `subprocess.TimeoutExpired` after `seconds`. No process outlives the call.
+    Raises `subprocess.TimeoutExpired` after `seconds`. No process outlives the call; that of
+    number `without` is not waited for, but killed when the others have ended.
     """
     environment = {
         **{name: value for name, value in os.environ.items() if not LAUNCHER.match(name)},
@@ -53,7 +59,9 @@ def run_together(
             stack.callback(process.kill)
             started.append(process)
         ended = []
-        for process in started:
+        for index, process in sorted(enumerate(started), key=lambda pair: pair[0] == without):
+            if index == without:
+                process.kill()
             output, error = process.communicate(timeout=seconds)
-            ended.append(Ended(process.returncode, output, error))
-        return ended
+            ended.append((index, Ended(process.returncode, output, error)))
+        return [process for _, process in sorted(ended, key=lambda pair: pair[0])]

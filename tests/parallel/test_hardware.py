@@ -1,6 +1,6 @@
 import pytest
 
-from transduce.parallel.hardware import CHIPS, chip_of, peak_rate
+from transduce.parallel.hardware import CHIPS, chip_named, chip_of, peak_rate
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,25 @@ def test_links_of_a_tpu_are_those_of_its_torus() -> None:
     assert links["v5e"] == 4 * 2 * 50e9
     assert links["v6e"] == 4 * 2 * 100e9
     assert links["v5p"] == 6 * 2 * 100e9
+
+
+def test_a_link_has_its_share_in_one_direction() -> None:
+    rates = {chip.name: chip.link for chip in CHIPS}
+    assert rates["v5e"] == 50e9
+    assert rates["v5p"] == rates["v6e"] == 100e9
+    assert rates["h200"] == 450e9  # all 18 of NVLink, into one GPU
+
+
+def test_a_tpus_clock_is_that_of_its_arrays() -> None:
+    """v5e: 4 arrays of 128 x 128; v5p: 8; v6e: 4 of 256 x 256."""
+    clocks = {chip.name: chip.clock for chip in CHIPS}
+    assert clocks["v5e"] == pytest.approx(1.5e9, rel=0.01)
+    assert clocks["v5p"] == clocks["v6e"] == pytest.approx(1.75e9, rel=0.01)
+    assert clocks["h200"] is None
+
+
+def test_a_chip_is_found_by_its_own_name() -> None:
+    chip = chip_named("v5p")
+    assert chip is not None
+    assert chip.kinds == ("TPU v5", "TPU v5p")
+    assert chip_named("v5") is None

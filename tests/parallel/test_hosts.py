@@ -78,7 +78,7 @@ def test_the_first_process_gets_the_bytes_of_all_in_their_order(count: int, devi
             **(at_first if index == 0 else {"large": None, "unequal": "None"}),
             "flags": [
                 f"--xla_force_host_platform_device_count={devices}",
-                "--xla_cpu_collective_timeout_seconds=45",
+                "--xla_cpu_collective_timeout_seconds=40",
             ],
         }
 
@@ -143,10 +143,10 @@ if index == 1:
     ],
 )
 def test_a_process_that_is_lost_ends_the_others_with_a_message(fate: str, wait: str) -> None:
-    """R18: here with a patience of 4 and 2 seconds instead of 45 and 15."""
+    """R18: here with a patience of 4 and 2 seconds instead of 50 and 15."""
     began = time.monotonic()
     first, lost = run_together(LOSE.format(fate=fate, wait=wait), count=2)
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 55
     assert first.status == -signal.SIGABRT
     assert "another task died" in first.error
     assert lost.status != 0
@@ -178,7 +178,7 @@ def set_all(monkeypatch: pytest.MonkeyPatch, environment: Environment) -> None:
         monkeypatch.setenv(name, value)
 
 
-PATIENCE = {"heartbeat_timeout_seconds": 45, "shutdown_timeout_seconds": 15}
+PATIENCE = {"heartbeat_timeout_seconds": 50, "shutdown_timeout_seconds": 15}
 
 
 def test_processes_are_described_by_hand(
@@ -200,8 +200,8 @@ def test_processes_are_described_by_hand(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ("", "--xla_cpu_collective_timeout_seconds=45"),
-        ("--xla_dump_to=/tmp/x", "--xla_dump_to=/tmp/x --xla_cpu_collective_timeout_seconds=45"),
+        ("", "--xla_cpu_collective_timeout_seconds=40"),
+        ("--xla_dump_to=/tmp/x", "--xla_dump_to=/tmp/x --xla_cpu_collective_timeout_seconds=40"),
         ("--xla_cpu_collective_timeout_seconds=600", "--xla_cpu_collective_timeout_seconds=600"),
         ("flags.txt", "flags.txt"),
     ],

@@ -22,9 +22,29 @@ class Chip:
     """Bytes a second to and from memory."""
     links: float
     """Bytes a second to and from other chips, over all links and both directions."""
+    torus: int
+    """Dimensions of the torus in which TPU chips stand, with a link to either side in each; 0: the
+    GPUs of a host, each of whose links leads to the same switches."""
+    network: float | None = None
+    """Bytes a second into one GPU from other hosts; TPU slices have no others."""
+    arrays: int | None = None
+    """Of multipliers on a TPU chip, each `array` x `array`, with one product an element a cycle."""
+    array: int = 1
     chips_a_host: int
     """Of a physical host; v5e and v6e slices of several hosts come as virtual machines of 4."""
     source: str
+
+    @property
+    def link(self) -> float:
+        """Bytes a second of one link in one direction; of a GPU, of all of them."""
+        return self.links / 2 / max(1, 2 * self.torus)
+
+    @property
+    def clock(self) -> float | None:
+        """Cycles a second of a TPU: its rate over the operations of all arrays in a cycle."""
+        if self.arrays is None:
+            return None
+        return self.rates["bfloat16"] / (2 * self.arrays * self.array**2)
 
 
 def _tpu(rate: float) -> Mapping[str, float]:
@@ -49,6 +69,9 @@ CHIPS = (
         memory=16 * _GIB,
         bandwidth=819e9,
         links=400e9,
+        torus=2,
+        arrays=4,
+        array=128,
         chips_a_host=8,
         source="Google Cloud documentation, TPU v5e",
     ),
@@ -59,6 +82,9 @@ CHIPS = (
         memory=95 * _GIB,
         bandwidth=2765e9,
         links=1200e9,
+        torus=3,
+        arrays=8,
+        array=128,
         chips_a_host=4,
         source="Google Cloud documentation, TPU v5p",
     ),
@@ -70,6 +96,9 @@ CHIPS = (
         # 1,600 in the page's latest version, 1,640 in those before and in JAX.
         bandwidth=1640e9,
         links=800e9,
+        torus=2,
+        arrays=4,
+        array=256,
         chips_a_host=8,
         source="Google Cloud documentation, TPU v6e",
     ),
@@ -80,8 +109,11 @@ CHIPS = (
         memory=40 * _GIB,
         bandwidth=1555e9,
         links=600e9,
+        torus=0,
+        network=200e9 / 8,
         chips_a_host=8,
-        source="NVIDIA A100 datasheet, SXM, without sparsity; HGX A100 for chips a host",
+        source="NVIDIA A100 datasheet, SXM, without sparsity; HGX A100 for chips a host, "
+        "DGX A100 for the network",
     ),
     Chip(
         name="a100-80gb",
@@ -90,8 +122,11 @@ CHIPS = (
         memory=80 * _GIB,
         bandwidth=2039e9,
         links=600e9,
+        torus=0,
+        network=200e9 / 8,
         chips_a_host=8,
-        source="NVIDIA A100 datasheet, SXM, without sparsity; HGX A100 for chips a host",
+        source="NVIDIA A100 datasheet, SXM, without sparsity; HGX A100 for chips a host, "
+        "DGX A100 for the network",
     ),
     Chip(
         name="h100",
@@ -100,9 +135,11 @@ CHIPS = (
         memory=80 * _GIB,
         bandwidth=3350e9,
         links=900e9,
+        torus=0,
+        network=400e9 / 8,
         chips_a_host=8,
         source="NVIDIA H100 whitepaper (rates) and datasheet, SXM, without sparsity; HGX H100 for "
-        "chips a host",
+        "chips a host, DGX H100 for the network",
     ),
     Chip(
         name="h200",
@@ -112,8 +149,11 @@ CHIPS = (
         memory=141 * _GIB,
         bandwidth=4800e9,
         links=900e9,
+        torus=0,
+        network=400e9 / 8,
         chips_a_host=8,
-        source="NVIDIA H200 datasheet, SXM, without sparsity; HGX H200 for chips a host",
+        source="NVIDIA H200 datasheet, SXM, without sparsity; HGX H200 for chips a host, "
+        "DGX H200 for the network",
     ),
 )
 
@@ -127,3 +167,8 @@ def peak_rate(device_kind: str, dtype: str) -> float | None:
     """Peak FLOP/s of one device in `dtype`; None where it is not known."""
     chip = chip_of(device_kind)
     return chip.rates.get(dtype) if chip else None
+
+
+def chip_named(name: str) -> Chip | None:
+    """The chip that this table calls `name`."""
+    return next((chip for chip in CHIPS if chip.name == name), None)

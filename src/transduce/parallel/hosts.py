@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -29,13 +30,18 @@ ADDRESS, COUNT, INDEX = BY_HAND = (
     "JAX_PROCESS_ID",
 )
 
-HEARTBEAT_SECONDS = 45
+COLLECTIVE_SECONDS = 40
+HEARTBEAT_SECONDS = 50
 SHUTDOWN_SECONDS = 15
 COLLECTIVE_FLAG = "--xla_cpu_collective_timeout_seconds"
 """What bounds to a minute how long a run goes on with a process that is dead or stuck."""
 
 DAY_MILLISECONDS = 24 * 60 * 60 * 1000
 FAREWELL_MILLISECONDS = 5 * 1000
+ROLL_CALL_SECONDS = 4
+
+_LOST = re.compile("gloo|nccl|collective|rendezvous|deadline|unavailable|heartbeat", re.IGNORECASE)
+"""In what a collective that failed says; those of TPUs end the process by themselves."""
 
 _calls = itertools.count()
 
@@ -62,7 +68,7 @@ def initialize() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     # Flags that do not begin with a dash are the name of a file that holds them.
     if COLLECTIVE_FLAG not in flags and (not flags or flags.lstrip().startswith("-")):
-        os.environ["XLA_FLAGS"] = f"{flags} {COLLECTIVE_FLAG}={HEARTBEAT_SECONDS}".lstrip()
+        os.environ["XLA_FLAGS"] = f"{flags} {COLLECTIVE_FLAG}={COLLECTIVE_SECONDS}".lstrip()
     # It would take SIGTERM for itself, so that no process could be ended by it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
@@ -164,6 +170,45 @@ def leave(status: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+@contextlib.contextmanager
+def ending_together() -> Iterator[None]:
+    """A context for work by collectives, which ends this process when another is lost in it.
+
+    Lost is one that was killed, stopped or is stuck. A line on standard error says which, as far
+    as can be known, and the status is 75: the run can be started again. It leaves at once, since
+    whatever is still to be done in order would wait for the one that is lost.
+    """
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if process()[1] > 1 and _LOST.search(str(error)):
+            print(f"transduce: {_roll_call()}; the same command goes on", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(os.EX_TEMPFAIL)
+        raise
+
+
+def _roll_call() -> str:
+    """Which process was lost: those that are left say at the coordinator that they are here."""
+    own, count = process()
+    place = "transduce/here"
+    try:
+        _client().key_value_set(f"{place}/{own}", "", allow_overwrite=True)
+        time.sleep(ROLL_CALL_SECONDS)
+        found = _client().key_value_dir_get(place)
+        if own == 0:
+            # The coordinator ends with this process: the others must have looked by then.
+            time.sleep(ROLL_CALL_SECONDS / 2)
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return "process 0, which the others meet at, is lost"
+    here = {int(name.rsplit("/", 1)[1]) for name, _ in found}
+    missing = [str(number) for number in range(count) if number not in here]
+    if not missing:
+        return "a process did not come to a collective operation in time; all are there again"
+    return f"process {' and '.join(missing)} of {count} is lost: killed, stopped or stuck"
 
 
 def _client() -> Any:

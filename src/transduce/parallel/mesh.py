@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from transduce.arrays import Array
@@ -52,7 +53,11 @@ def make_mesh(config: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
             f"{config.tensor} does not make the {len(devices)} devices that are here"
         )
     shape = (data, config.fsdp, config.context, config.tensor)
-    return jax.make_mesh(shape, AXES, devices=list(devices))
+    if devices[0].platform != "tpu":
+        return jax.make_mesh(shape, AXES, devices=list(devices))
+    # jax.make_mesh refuses shapes that part a dimension of the torus between two axes.
+    arranged = mesh_utils.create_device_mesh(shape, list(devices), allow_split_physical_axes=True)
+    return Mesh(arranged, AXES, axis_types=(AxisType.Explicit,) * len(AXES))
 
 
 def spec(*logical: str | None, without: tuple[str, ...] = (), mesh: Mesh | None = None) -> P:
