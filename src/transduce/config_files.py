@@ -5,7 +5,7 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from transduce.config import Experiment, RequestError
@@ -88,11 +88,67 @@ def flatten(experiment: Experiment) -> dict[str, object]:
     return dict(walk(dataclasses.asdict(experiment), ""))
 
 
+def override(experiment: Experiment, values: Mapping[str, object], *, origin: str) -> Experiment:
+    """`experiment` with fields set by their dotted names; `origin` is named in errors.
+
+    Raises `RequestError` when a field is unknown or is of the experiment file alone, a value is of
+    another type or is refused, and when the fields do not go together.
+    """
+    content = json.loads(to_json(experiment))
+    fields = flatten(experiment)
+    try:
+        for name, value in values.items():
+            if name == "data.corpora":
+                raise RequestError("data.corpora is set in the experiment file")
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, n=1)
+                raise RequestError(
+                    f"unknown field {name}" + (f"; did you mean {near[0]}?" if near else "")
+                )
+            *sections, last = name.split(".")
+            place = content
+            for section in sections:
+                place = place[section]
+            # As JSON has it, which knows lists for tuples.
+            place[last] = list(value) if isinstance(value, tuple) else value
+        return _build(Experiment, content, "")
+    except RequestError as error:
+        raise RequestError(f"{origin}: {error}") from error
+
+
 def load_experiment(path: str) -> Experiment:
     """What `experiment()` of the Python file at `path` returns.
 
     Raises `RequestError` when there is no such file, it does not run, or has no `experiment`.
     """
+
+    def made(defined: Mapping[str, Any]) -> Any:
+        make = defined.get("experiment")
+        if not callable(make):
+            raise RequestError("must define a function experiment() -> Experiment")
+        return make()
+
+    found = _from_file(path, made)
+    if not isinstance(found, Experiment):
+        raise RequestError(f"{path}: experiment() must return an Experiment, not {found!r}")
+    return found
+
+
+def load_sweep(path: str) -> list[Any]:
+    """What `sweep()` of the Python file at `path` yields, in order; nothing if there is none.
+
+    Raises `RequestError` when there is no such file or it does not run.
+    """
+
+    def made(defined: Mapping[str, Any]) -> list[Any]:
+        make = defined.get("sweep")
+        return [] if make is None else list(make())
+
+    return _from_file(path, made)
+
+
+def _from_file[Made](path: str, make: Callable[[Mapping[str, Any]], Made]) -> Made:
+    """What `make` makes of all that the Python file at `path` defines."""
     module = types.ModuleType("experiment")
     module.__file__ = path
     try:
@@ -102,14 +158,8 @@ def load_experiment(path: str) -> Experiment:
         raise RequestError(f"{path}: cannot read the experiment: {error}") from error
     try:
         exec(code, module.__dict__)
-        make = getattr(module, "experiment", None)
-        if not callable(make):
-            raise RequestError("must define a function experiment() -> Experiment")
-        made = make()
+        return make(module.__dict__)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from error
     except Exception as error:
         raise RequestError(f"{path}: does not run: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Experiment):
-        raise RequestError(f"{path}: experiment() must return an Experiment, not {made!r}")
-    return made

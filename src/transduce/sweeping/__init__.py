@@ -1,0 +1,1 @@
+"""Variants of an experiment: trained one by one, and compared."""
