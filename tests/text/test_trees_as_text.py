@@ -226,7 +226,8 @@ def test_repairs_can_be_summed() -> None:
 def test_symbols_come_once_in_a_fixed_order() -> None:
     trees = [tree_of(TREE), tree_of("(S (X (X b)) (-LRB- -LRB-))")]
     expected = "(ADVP (NP (S (VP (X )ADVP )NP )S )VP )X -LRB- . DT NN RB VBZ X"
-    assert symbols(trees) == symbols(reversed(trees)) == expected.split()
+    sequences = [linearize(tree) for tree in trees]
+    assert symbols(sequences) == symbols(reversed(sequences)) == expected.split()
     assert symbols([]) == []
 
 

@@ -19,6 +19,9 @@ class Quality:
     chrf_signature: str
     sentences: int
 
+    def __str__(self) -> str:
+        return f"BLEU {self.bleu:.2f} ({self.bleu_signature}), chrF {self.chrf:.2f}"
+
 
 def quality(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Quality:
     """`references` holds one or more whole reference texts, each as long as `hypotheses`.

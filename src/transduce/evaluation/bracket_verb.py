@@ -5,7 +5,9 @@ import sys
 from transduce.config import RequestError
 from transduce.evaluation.bracket_parameters import PENN_TREEBANK, read_parameters
 from transduce.evaluation.brackets import SentenceScore, Status, Totals, percent, score, total
+from transduce.evaluation.parses import without_outer_s
 from transduce.text.lines import read_lines
+from transduce.text.treebank import clean, parse_trees
 
 RULE = "=" * 76
 HEAD = f"""\
@@ -15,10 +17,11 @@ HEAD = f"""\
 """EVALB's own spelling, for the programs that read its table."""
 
 
-def brackets(gold: str, test: str, parameters: str | None = None) -> None:
+def brackets(gold: str, test: str, parameters: str | None = None, *, outer_s: bool = True) -> None:
     """Writes EVALB's table and summary of two files with a tree a line; errors to stderr.
 
-    `parameters` is a parameter file; without it they are those of `PENN_TREEBANK`. Raises
+    `parameters` is a parameter file; without it they are those of `PENN_TREEBANK`. Without
+    `outer_s`, trees are compared after `without_outer_s`, gold and test alike. Raises
     `RequestError` when a file cannot be read or is empty, the files differ in length, and, after
     the rows before it, at the first sentence in error beyond what MAX_ERROR lets pass.
     """
@@ -31,6 +34,8 @@ def brackets(gold: str, test: str, parameters: str | None = None) -> None:
         )
     if not wanted:
         raise RequestError(f"{gold} is empty: there must be at least one tree to score")
+    if not outer_s:
+        wanted, found = map(_without_outer_s, wanted), map(_without_outer_s, found)
     print(HEAD)
     scores: list[SentenceScore] = []
     errors = 0
@@ -51,6 +56,15 @@ def brackets(gold: str, test: str, parameters: str | None = None) -> None:
     print("=== Summary ===")
     print(summary("All", total(scores)))
     print(summary(f"len<={asked.cutoff_length}", total(short)))
+
+
+def _without_outer_s(line: str) -> str:
+    """A line that is no tree stays, for the measure to say what is wrong with it."""
+    try:
+        trees = [clean(tree) for tree in parse_trees([line], name="")]
+    except RequestError:
+        return line
+    return str(without_outer_s(trees[0])) if len(trees) == 1 else line
 
 
 def row(number: int, score: SentenceScore) -> str:

@@ -16,9 +16,20 @@ import tensorflow_datasets as tfds
 from google.protobuf.json_format import ParseError
 
 from transduce.config import CorpusConfig, RequestError
+from transduce.config_data import section_numbers
 from transduce.text.lines import count_parallel, read_lines
-from transduce.text.prepared import FILE_FORMAT, ParallelText, Split, build, locked
+from transduce.text.prepared import (
+    FILE_FORMAT,
+    ParallelText,
+    Split,
+    build,
+    locked,
+    own_files,
+    require_known_features,
+)
 from transduce.text.sgml import read_parallel_sgml
+from transduce.text.treebank import section_files, tree_files, trees_of
+from transduce.text.trees_as_text import linearize
 from transduce.text.wmt14 import Wmt14Text
 
 
@@ -110,6 +121,8 @@ def _texts(corpus: CorpusConfig, start: Path, *, downloads: Path) -> Mapping[str
             split: Wmt14Text(split, languages=languages, folder=folder, downloads=downloads)
             for split in ("train", "dev", "test")
         }
+    if corpus.builder == "treebank":
+        return _treebank(corpus, start)
     return _files(corpus, start)
 
 
@@ -171,17 +184,55 @@ def _files(corpus: CorpusConfig, start: Path) -> dict[str, _Files]:
     for split, paths in named.items():
         if not any(paths):
             continue
-        source, target = (Path(os.path.abspath(start / path)) for path in paths)
-        for path in (source, target):
-            if not path.exists():
-                raise RequestError(
-                    f"{path}: corpus {corpus.name} has no such file ({split}); relative paths "
-                    f"start at {str(start)!r}: set --data.folder or $TRANSDUCE_DATA"
-                )
+        source, target = (_existing(start / path, corpus, split, start=start) for path in paths)
         if _is_sgml(source) != _is_sgml(target):
             raise RequestError(f"{source} and {target}: both or neither must be SGML")
         texts[split] = _Files(source, target)
     return texts
+
+
+@dataclass(frozen=True)
+class _Trees:
+    """The words of trees, and their symbols."""
+
+    files: Sequence[Path]
+    origin: str
+
+    def fingerprint(self) -> str:
+        return _digest(("trees", _sum_of_files(self.files)))
+
+    def get_ready(self) -> None:
+        for _ in self:
+            pass
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for tree in trees_of(self.files, origin=self.origin):
+            yield " ".join(tree.words()), " ".join(linearize(tree))
+
+
+def _treebank(corpus: CorpusConfig, start: Path) -> dict[str, _Trees]:
+    named = {"train": corpus.train, "dev": corpus.dev, "test": corpus.test}
+    texts: dict[str, _Trees] = {}
+    for split, (place, sections) in named.items():
+        if not place:
+            continue
+        path = _existing(start / place, corpus, split, start=start)
+        if sections:
+            files = section_files(path, section_numbers(sections))
+        else:
+            files = tree_files(path) if path.is_dir() else [path]
+        texts[split] = _Trees(files, str(path))
+    return texts
+
+
+def _existing(path: Path, corpus: CorpusConfig, split: str, *, start: Path) -> Path:
+    path = Path(os.path.abspath(path))
+    if not path.exists():
+        raise RequestError(
+            f"{path}: corpus {corpus.name} has no such file ({split}); relative paths "
+            f"start at {str(start)!r}: set --data.folder or $TRANSDUCE_DATA"
+        )
+    return path
 
 
 def _sum_of_files(paths: Iterable[Path]) -> str:
@@ -204,6 +255,7 @@ def _in_place(corpus: CorpusConfig, start: Path) -> dict[str, Split]:
             f"{directory}: corpus {corpus.name} has no dataset_info.json there; path must name the "
             f"folder of one version of a data set (relative paths start at {str(start)!r})"
         )
+    require_known_features(directory)
     try:
         info = tfds.builder_from_directory(directory, file_format=FILE_FORMAT).info
     except (OSError, ValueError, ParseError) as error:
@@ -223,23 +275,24 @@ def _in_place(corpus: CorpusConfig, start: Path) -> dict[str, Split]:
         raise RequestError(f"{directory}: has no split train; its splits are {have}")
     names = {"train": "train", "dev": "validation", "test": "test"}
     return {
-        ours: _split(
-            corpus, directory, theirs, _sum_of_files(map(Path, info.splits[theirs].filepaths))
-        )
+        ours: _split(corpus, directory, theirs, _sum_of_files(own_files(directory, info, theirs)))
         for ours, theirs in names.items()
         if theirs in info.splits
     }
 
 
-def training_sentences(splits: Sequence[Split], *, limit: int) -> Iterator[str]:
+def training_sentences(
+    splits: Sequence[Split], *, limit: int, sources_alone: bool = False
+) -> Iterator[str]:
     """At most `limit` sentences, sources and targets in turn, evenly spaced over all pairs."""
+    sides = 1 if sources_alone else 2
     pairs = sum(map(len, splits))
-    wanted = min(pairs, limit // 2)
+    wanted = min(pairs, limit // sides)
     chosen = [number * pairs // wanted for number in range(wanted)]
     start = 0
     for split in splits:
         stop = start + len(split)
         inside = chosen[bisect.bisect_left(chosen, start) : bisect.bisect_left(chosen, stop)]
         for pair in split.select([place - start for place in inside]):
-            yield from pair
+            yield from pair[:sides]
         start = stop

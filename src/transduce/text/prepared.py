@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -152,6 +153,37 @@ class Split:
             return data.decode()
         except UnicodeDecodeError as error:
             raise RequestError(f"{self._origin}: a text is not UTF-8: {data!r}") from error
+
+
+def require_known_features(directory: Path) -> None:
+    """Raises `RequestError` when the data set in `directory` has features that TFDS does not have.
+
+    TFDS would import the module that such a feature names.
+    """
+    path = directory / "features.json"
+    try:
+        content = json.loads(path.read_bytes()) if path.exists() else {}
+    except ValueError as error:
+        raise RequestError(f"{path}: not JSON: {error}") from error
+    waiting = [content]
+    while waiting:
+        part = waiting.pop()
+        waiting += (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+        )
+        for key in ("type", "pythonClassName", "python_class_name"):
+            name = part.get(key) if isinstance(part, dict) else None
+            if isinstance(name, str) and not name.startswith("tensorflow_datasets.core.features."):
+                raise RequestError(f"{path}: {name} is no feature of TFDS")
+
+
+def own_files(directory: Path, info: Any, split: str) -> list[Path]:
+    """The record files of a split. Raises `RequestError` when one lies outside of `directory`."""
+    paths = [Path(path) for path in info.splits[split].filepaths]
+    for path in paths:
+        if not Path(os.path.abspath(path)).is_relative_to(directory):
+            raise RequestError(f"{directory}: {path} lies outside of the data set's folder")
+    return paths
 
 
 @contextlib.contextmanager

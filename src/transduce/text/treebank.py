@@ -220,16 +220,25 @@ def read_trees(path: str | os.PathLike[str]) -> Iterator[Tree]:
     file, and, while the trees are read, when there is none and as `parse_trees` and `read_lines`
     do.
     """
-    files = _tree_files(Path(path)) if os.path.isdir(path) else [path]
-    return _read(files, origin=os.fspath(path))
+    files = tree_files(path) if os.path.isdir(path) else [path]
+    return trees_of(files, origin=os.fspath(path))
 
 
 def read_sections(directory: str | os.PathLike[str], sections: Iterable[int]) -> Iterator[Tree]:
     """The cleaned trees of some of the Penn Treebank's sections, in order.
 
+    Raises `RequestError` as `section_files` does, and, while the trees are read, as `read_trees`
+    does.
+    """
+    return trees_of(section_files(directory, sections), origin=os.fspath(directory))
+
+
+def section_files(directory: str | os.PathLike[str], sections: Iterable[int]) -> list[Path]:
+    """The files of some of the Penn Treebank's sections, in order.
+
     `directory` has a folder for each section (02 has wsj_0201.mrg and so on), or has them in wsj
     or in parsed/mrg/wsj, as the LDC's Treebank-3 does. Raises `RequestError` when a section is
-    not there or has no .mrg file, and, while the trees are read, as `read_trees` does.
+    not there or has no .mrg file.
     """
     places = [Path(directory, below) for below in ("", "wsj", "parsed/mrg/wsj")]
     files: list[Path] = []
@@ -245,10 +254,11 @@ def read_sections(directory: str | os.PathLike[str], sections: Iterable[int]) ->
         if not found:
             raise RequestError(f"{folder}: has no file that ends in .mrg or .mrg.gz")
         files += found
-    return _read(files, origin=os.fspath(directory))
+    return files
 
 
-def _read(files: Iterable[str | os.PathLike[str]], *, origin: str) -> Iterator[Tree]:
+def trees_of(files: Iterable[str | os.PathLike[str]], *, origin: str) -> Iterator[Tree]:
+    """The cleaned trees of some files, which are those of `origin`; raises as `read_trees` does."""
     empty = True
     for file in files:
         for tree in parse_trees(read_lines(file), name=os.fspath(file)):
@@ -258,8 +268,9 @@ def _read(files: Iterable[str | os.PathLike[str]], *, origin: str) -> Iterator[T
         raise RequestError(f"{origin}: has no tree; trees look like (S (NP (NN word)))")
 
 
-def _tree_files(folder: Path) -> list[Path]:
-    everything = [path for path in folder.rglob("*") if path.is_file()]
+def tree_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The tree files in a folder, as `read_trees` finds them."""
+    everything = [path for path in Path(folder).rglob("*") if path.is_file()]
     files = _matching(everything, _TREE_FILE)
     if not files:
         raise RequestError(

@@ -15,8 +15,9 @@ sequence is. `linearize` and `delinearize` are each other's inverse there.
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import chain
 
-from transduce.text.treebank import ROOTS, Tree
+from transduce.text.treebank import ROOTS, Tree, words_of
 
 _SYMBOL = re.compile(r"[()]?[^\s()]+", re.ASCII)
 
@@ -55,6 +56,10 @@ class Repairs:
 
     def __bool__(self) -> bool:
         return any(astuple(self))
+
+    def __str__(self) -> str:
+        counts = {name.replace("_", " "): count for name, count in vars(self).items() if count}
+        return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing"
 
     def __add__(self, other: "Repairs") -> "Repairs":
         return Repairs(**{name: count + getattr(other, name) for name, count in vars(self).items()})
@@ -108,12 +113,12 @@ def delinearize(symbols: Iterable[str], words: Iterable[str]) -> Tree:
     raise ValueError("the symbols are not one constituent")
 
 
-def symbols(trees: Iterable[Tree]) -> list[str]:
-    """Every symbol of cleaned trees once: opening brackets, closing brackets, tags, each sorted.
+def symbols(sequences: Iterable[Iterable[str]]) -> list[str]:
+    """Every symbol once: opening brackets, closing brackets, tags, each of them sorted.
 
     These are for the vocabulary, in which each is to be one piece.
     """
-    found = {symbol for tree in trees for symbol in linearize(tree)}
+    found = set(chain.from_iterable(sequences))
     return sorted(found, key=lambda symbol: (not _opens(symbol), not _closes(symbol), symbol))
 
 
@@ -188,6 +193,18 @@ def repair(
         output = ["(TOP", *output, ")TOP"]
         repairs.added_roots = 1
     return output, repairs
+
+
+def restore(
+    output: str, sentence: str, *, known: Container[str] | None = None
+) -> tuple[Tree, Repairs]:
+    """The tree that the symbols in `output` stand for over the words of `sentence`.
+
+    They are repaired as by `repair`.
+    """
+    words = words_of(sentence)
+    sequence, repairs = repair(words_of(output), words, known=known)
+    return delinearize(sequence, words), repairs
 
 
 def _opens(symbol: str) -> bool:

@@ -4,15 +4,20 @@
 the vocabulary keeps characters as they are (identity normalisation) and can spell all of them
 (byte fallback). SentencePiece writes a space as U+2581, so that a U+2581 of the text would come
 back as a space; as no text has a newline, the newline stands for U+2581 inside.
+
+A vocabulary of trees has a piece of its own for each of their symbols, `<tree:NP>` for NP.
+SentencePiece knows these as control symbols, which no text gives: only what `encode_target` reads
+has them. The model file alone says that they are there.
 """
 
 import functools
 import hashlib
 import io
+import itertools
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import sentencepiece
@@ -24,6 +29,8 @@ from transduce.text.sampling import UnigramSampler, sample_bpe
 
 _SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"
 """Characters that SentencePiece's trainer keeps for itself."""
+
+_SYMBOL = re.compile(r"<tree:(.+)>")
 
 
 class Vocabulary:
@@ -54,6 +61,10 @@ class Vocabulary:
             )
         self.fingerprint = hashlib.sha256(data).hexdigest()[:16]
         """Of the model file."""
+        controls = filter(model.is_control, range(model.piece_size()))
+        named = ((_SYMBOL.fullmatch(model.id_to_piece(index)), index) for index in controls)
+        self.symbols: Mapping[str, int] = {name[1]: index for name, index in named if name}
+        """Of trees, with their ids; empty in a vocabulary of text."""
 
     def __len__(self) -> int:
         return self._processor.piece_size()
@@ -82,6 +93,29 @@ class Vocabulary:
         """`encode` of each text, on all cores."""
         rows = self._processor.encode([text.replace(_SPACE, "\n") for text in texts])
         return [[*row, EOS] for row in rows]
+
+    def encode_target(self, text: str) -> list[int]:
+        """Ids of the pieces of a target, then EOS.
+
+        Where there are symbols of trees, a word that is one, divided from others by single
+        spaces, is its piece; all else is text.
+        """
+        if not self.symbols:
+            return self.encode(text)
+        ids: list[int] = []
+        words = text.split(" ") if text else []
+        for are_symbols, run in itertools.groupby(words, key=self.symbols.__contains__):
+            if are_symbols:
+                ids += [self.symbols[word] for word in run]
+            else:
+                ids += self.encode(" ".join(run))[:-1]
+        return [*ids, EOS]
+
+    def encode_targets(self, texts: Iterable[str]) -> list[list[int]]:
+        """`encode_target` of each text; on all cores where there are no symbols of trees."""
+        if not self.symbols:
+            return self.encode_many(texts)
+        return [self.encode_target(text) for text in texts]
 
     def sample(self, text: str, rng: np.random.Generator, rate: float) -> list[int]:
         """Ids of a random segmentation of `text`, then EOS; it depends on the arguments alone.
@@ -139,7 +173,22 @@ class Vocabulary:
                 break
             if index not in (PAD, BOS):
                 kept.append(index)
-        return self._processor.decode(kept).replace("\n", _SPACE)
+        if not self.symbols:
+            return self._text(kept)
+        parts: list[str] = []
+        for are_symbols, run in itertools.groupby(kept, key=self._symbol_names.__contains__):
+            if are_symbols:
+                parts += [self._symbol_names[index] for index in run]
+            else:
+                parts.append(self._text(list(run)))
+        return " ".join(parts)
+
+    def _text(self, ids: list[int]) -> str:
+        return self._processor.decode(ids).replace("\n", _SPACE)
+
+    @functools.cached_property
+    def _symbol_names(self) -> dict[int, str]:
+        return {index: symbol for symbol, index in self.symbols.items()}
 
 
 def _is_unigram(processor: sentencepiece.SentencePieceProcessor) -> bool:
@@ -152,13 +201,18 @@ def _is_unigram(processor: sentencepiece.SentencePieceProcessor) -> bool:
 
 
 def train_vocabulary(
-    sentences: Iterable[str], *, config: VocabularyConfig, path: str | os.PathLike[str]
+    sentences: Iterable[str],
+    *,
+    config: VocabularyConfig,
+    path: str | os.PathLike[str],
+    symbols: Sequence[str] = (),
 ) -> None:
     """Trains a SentencePiece model of exactly `config.size` pieces on `sentences`, into `path`.
 
-    All the sentences given are used, whatever their length. The same sentences give the same
-    file. Raises `RequestError` when they are too few for so many pieces or have too many
-    characters for so few, and when the file cannot be written; then there is no file.
+    The `symbols` of trees are among the pieces. All the sentences given are used, whatever their
+    length. The same sentences give the same file. Raises `RequestError` when they are too few for
+    so many pieces or have too many characters for so few, and when the file cannot be written;
+    then there is no file.
     """
     failures: list[BaseException] = []
     model = io.BytesIO()
@@ -178,6 +232,7 @@ def train_vocabulary(
             bos_id=BOS,
             eos_id=EOS,
             unk_id=UNK,
+            control_symbols=[f"<tree:{symbol}>" for symbol in symbols],
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -245,12 +300,14 @@ def open_vocabulary(
     *,
     config: VocabularyConfig,
     sentences: Callable[[], Iterable[str]],
+    symbols: Sequence[str] = (),
 ) -> Vocabulary:
     """The vocabulary at `path`, which is made first when there is none.
 
-    It is a copy of `config.source_model` if that is set, else trained on `sentences()`. Raises
-    `RequestError` when the one at `path` has another size than `config.size`, and when
-    `config.source_model` and `config.target_model` differ in their pieces: source and target
+    It is a copy of `config.source_model` if that is set, else trained on `sentences()`, with
+    pieces for the `symbols` of trees. Raises `RequestError` when the one at `path` has another
+    size than `config.size`, when it lacks some of `symbols` or has some where none are wanted, and
+    when `config.source_model` and `config.target_model` differ in their pieces: source and target
     share one table.
     """
     if not epath.Path(path).exists():
@@ -264,8 +321,18 @@ def open_vocabulary(
                 )
             _write(path, epath.Path(config.source_model).read_bytes())
         else:
-            train_vocabulary(sentences(), config=config, path=path)
+            train_vocabulary(sentences(), config=config, path=path, symbols=symbols)
     vocabulary = Vocabulary(path)
+    if missing := [symbol for symbol in symbols if symbol not in vocabulary.symbols]:
+        raise RequestError(
+            f"{path}: has no piece for {len(missing)} symbols of the training trees, such as "
+            f"{missing[0]}: train a vocabulary with them (a new workdir, no "
+            "data.vocabulary.source_model, no training.warm_start)"
+        )
+    if vocabulary.symbols and not symbols:
+        raise RequestError(
+            f"{path}: is a vocabulary of trees, and no corpus is a treebank: use one of text"
+        )
     if not config.source_model and len(vocabulary) != config.size:
         raise RequestError(
             f"{path} holds {len(vocabulary)} pieces, but data.vocabulary.size is {config.size}: "

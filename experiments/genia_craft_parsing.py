@@ -1,0 +1,78 @@
+"""Parsing of biomedical English as in genia_parsing.py, with CRAFT as a second treebank.
+
+Reads, besides GENIA's, craft-treebank/train.clean.trees.gz in data.folder ($TRANSDUCE_DATA, else
+../shared/data): 18,951 trees of full articles. They have no outer S, and here and there other
+labels and tags, so a GENIA tree is drawn twice as often; dev is GENIA's alone.
+
+    transduce train experiments/genia_craft_parsing.py --workdir W
+    transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz
+
+Not yet run.
+"""
+
+from transduce.config import (
+    CorpusConfig,
+    DataConfig,
+    Experiment,
+    ModelConfig,
+    OptimizerConfig,
+    SearchConfig,
+    TrainingConfig,
+    VocabularyConfig,
+)
+
+
+def experiment() -> Experiment:
+    return Experiment(
+        name="genia_craft_parsing",
+        model=ModelConfig(
+            vocabulary_size=3000,
+            encoder_layers=4,
+            decoder_layers=4,
+            d_model=192,
+            d_ff=512,
+            heads=4,
+            d_k=48,
+            d_v=48,
+            dropout=0.2,
+            unroll=0,
+        ),
+        data=DataConfig(
+            corpora=(
+                CorpusConfig(
+                    name="genia",
+                    source_language="en",
+                    target_language="trees",
+                    builder="treebank",
+                    train=("genia-treebank/train.trees.gz", ""),
+                    dev=("genia-treebank/dev.trees.gz", ""),
+                    weight=2.0,
+                ),
+                CorpusConfig(
+                    name="craft",
+                    source_language="en",
+                    target_language="trees",
+                    builder="treebank",
+                    train=("craft-treebank/train.clean.trees.gz", ""),
+                ),
+            ),
+            vocabulary=VocabularyConfig(size=3000),
+            readers=8,
+            rows=16,
+            row_length=256,
+            subword_sampling=0.1,
+        ),
+        optimizer=OptimizerConfig(warmup_steps=1000),
+        training=TrainingConfig(
+            steps=15_000,
+            minutes=170,
+            watch="f1",
+            ema_decay=0.999,
+            log_every=50,
+            evaluate_every=500,
+            evaluation_sentences=300,
+            save_every=100,
+            keep=5,
+        ),
+        search=SearchConfig(alpha=0.3, extra_length=300),
+    )

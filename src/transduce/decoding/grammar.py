@@ -1,0 +1,97 @@
+"""A mask under which nothing but a tree over a sentence's words can be written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transduce.arrays import EOS, Array, Bool, Int
+from transduce.text.treebank import ROOTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alphabet:
+    """The pieces that trees are written with, as ids."""
+
+    constituents: tuple[tuple[int, int], ...]
+    """The opening and the closing bracket of each category."""
+    roots: tuple[int, ...]
+    """Those of the opening brackets that can only come first."""
+    tags: tuple[int, ...]
+
+    @classmethod
+    def of(cls, symbols: Mapping[str, int]) -> "Alphabet":
+        """That of a vocabulary's symbols. A bracket without its counterpart is left out."""
+        opened = sorted(symbol[1:] for symbol in symbols if symbol.startswith("("))
+        labels = [label for label in opened if f"){label}" in symbols]
+        return cls(
+            constituents=tuple((symbols[f"({label}"], symbols[f"){label}"]) for label in labels),
+            roots=tuple(symbols[f"({label}"] for label in labels if label in ROOTS),
+            tags=tuple(index for name, index in symbols.items() if name[0] not in "()"),
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class TreeGrammar:
+    """Only well-formed sequences, in the sense of `trees_as_text`, that end within the limit.
+
+    Of n words, t tags written and d constituents open, n - t tags and d closing brackets are still
+    needed. A constituent is opened only if there is room for its two brackets besides these, so
+    that every beginning can be finished; an opening bracket also needs a word to come. With a
+    limit of at least n + 2 every well-formed sequence within it can be written.
+
+    There is no state: the constituent to be closed is that of the last bracket that raised the
+    depth to what it is now.
+    """
+
+    alphabet: Alphabet = field(metadata={"static": True})
+    words: Int[Array, "B"]
+    """n"""
+    limits: Int[Array, "B"]
+    """Of pieces before EOS."""
+
+    def narrow(
+        self, permitted: Bool[Array, "#B #K V"], ids: Int[Array, "B K T"], lengths: Int[Array, "B"]
+    ) -> Bool[Array, "#B #K V"]:
+        openings, closings, roots, tags, counterparts = self._tables(permitted.shape[-1])
+        places = jnp.arange(ids.shape[2])[None, None]
+        written = places < lengths[:, None, None]
+        opens = written & openings[ids]
+        changes = opens.astype(jnp.int32) - (written & closings[ids])
+        depths = jnp.cumsum(changes, axis=-1)  # [B, K, T]
+        depth = depths[..., -1]
+        missing = self.words[:, None] - jnp.sum(written & tags[ids], axis=-1)
+        room = (self.limits - lengths)[:, None]
+        begun = (lengths > 0)[:, None]
+        innermost = jnp.max(jnp.where(opens & (depths == depth[..., None]), places, 0), axis=-1)
+        closing = counterparts[jnp.take_along_axis(ids, innermost[..., None], axis=-1)]
+        just_opened = jnp.any(opens & (places == lengths[:, None, None] - 1), axis=-1)
+
+        may_open = (missing > 0) & (missing + depth + 2 <= room) & (~begun | (depth > 0))
+        may_tag = (missing > 0) & (depth > 0)
+        may_close = (depth > 0) & ~just_opened & ((depth > 1) | (missing == 0))
+        may_end = (missing == 0) & (depth == 0)
+        pieces = jnp.arange(permitted.shape[-1])[None, None]
+        return permitted & (
+            (may_open[..., None] & openings[pieces] & (~begun[..., None] | ~roots[pieces]))
+            | (may_tag[..., None] & tags[pieces])
+            | (may_close[..., None] & (pieces == closing))
+            | (may_end[..., None] & (pieces == EOS))
+        )
+
+    def _tables(self, width: int) -> tuple[Array, ...]:
+        """Of each piece: whether it is an opening or a closing bracket, a root's or a tag.
+
+        And the closing bracket of an opening one; -1 of all others.
+        """
+        openings, closings, roots, tags = np.zeros((4, width), bool)
+        counterparts = np.full(width, -1)
+        for opening, closing in self.alphabet.constituents:
+            openings[opening] = closings[closing] = True
+            counterparts[opening] = closing
+        roots[list(self.alphabet.roots)] = True
+        tags[list(self.alphabet.tags)] = True
+        return tuple(map(jnp.asarray, (openings, closings, roots, tags, counterparts)))
