@@ -1,16 +1,17 @@
 """Checkpoints: all of Orbax.
 
 A checkpoint holds the items model and optimizer (arrays by dotted name), ema when there is a moving
-average, pipeline and progress (JSON). The folder appears under its name when all of it is written.
+average, pipeline and progress (JSON), and checksums.json, with size and CRC-32 of their files. The
+folder appears under its name when all of it is written.
 """
 
 import contextlib
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -20,7 +21,10 @@ from jax.sharding import SingleDeviceSharding
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from transduce.config import RequestError, SaveFailed
+from transduce.damage import Damaged, require_whole, write_checksums
 from transduce.workdir import Workdir
+
+_log = logging.getLogger(__name__)
 
 
 def named_arrays(tree: Any) -> dict[str, Any]:
@@ -43,6 +47,36 @@ def saved_steps(folder: epath.Path) -> list[int]:
     return sorted(ocp.utils.checkpoint_steps(folder))
 
 
+def newest_whole(workdir: Workdir, *, on_damage: Literal["stop", "previous"]) -> int:
+    """The step of the newest checkpoint, every file of which is as it was saved; 0: there is none.
+
+    When it is damaged, "stop" raises `RequestError`; "previous" takes the one before it, if any
+    is whole, and moves the damaged one to damaged/STEP in the workdir, with a warning.
+    """
+    damaged: list[tuple[epath.Path, Damaged]] = []
+    for number in reversed(saved_steps(workdir.checkpoints)):
+        try:
+            require_whole(workdir.checkpoints / str(number))
+        except Damaged as error:
+            if on_damage == "stop":
+                raise RequestError(
+                    f"{error}; --training.on-damage previous goes on from the one before it"
+                ) from error
+            damaged.append((workdir.checkpoints / str(number), error))
+            continue
+        for path, error in damaged:
+            aside = workdir.damaged / path.name
+            if aside.exists():
+                aside.rmtree()
+            workdir.damaged.mkdir(exist_ok=True)
+            path.rename(aside)
+            _log.warning("%s; moved to %s", error, aside)
+        return number
+    if damaged:
+        raise RequestError(f"{damaged[0][1]}; no other checkpoint is whole")
+    return 0
+
+
 class Checkpoints:
     """The checkpoints of a run in progress; a context that waits for saves when it ends.
 
@@ -59,8 +93,19 @@ class Checkpoints:
         regular = preservation_policy.EveryNSteps(every, max_to_keep=keep)
         both = preservation_policy.AnyPreservationPolicy([newest, regular])
         self._path = workdir.path
-        self._manager = _manager(workdir.checkpoints, both)
-        self._best = _manager(workdir.best, newest)
+        # Of what is being saved; one at a time is.
+        self._saving: dict[epath.Path, int] = {}
+        self._manager = self._managing(workdir.checkpoints, both)
+        self._best = self._managing(workdir.best, newest)
+
+    def _managing(self, path: epath.Path, policy: Any) -> ocp.CheckpointManager:
+        def all_written() -> None:
+            # Where a folder cannot be renamed as a whole, as in a cloud, it has its name by then.
+            named = path / str(self._saving[path])
+            temporary = path / f"{named.name}{ocp.path.atomicity.TMP_DIR_SUFFIX}"
+            write_checksums(temporary if temporary.exists() else named)
+
+        return _manager(path, policy, all_written)
 
     def __enter__(self) -> Self:
         self._unraisablehook = sys.unraisablehook
@@ -68,12 +113,13 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(setattr, sys, "unraisablehook", self._unraisablehook)
+            for manager in (self._best, self._manager):
+                # Where several writes failed, waiting raised the first and closing the next.
+                stack.enter_context(self._failing_plainly())
+                stack.callback(manager.close)
             self.wait()
-        finally:
-            self._manager.close()
-            self._best.close()
-            sys.unraisablehook = self._unraisablehook
 
     def _report(self, what: Any) -> None:
         if str(what.exc_value) != "Event loop is closed":
@@ -93,6 +139,8 @@ class Checkpoints:
         with self._failing_plainly():
             # The progress to be saved may speak of a best that must be there by then.
             self._best.wait_until_finished()
+            self._manager.wait_until_finished()
+            self._saving[self._manager.directory] = step
             self._manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def save_best(self, step: int, model: Any) -> None:
@@ -102,6 +150,8 @@ class Checkpoints:
             return
         items = ocp.args.Composite(model=ocp.args.StandardSave(named_arrays(model)))
         with self._failing_plainly():
+            self._best.wait_until_finished()
+            self._saving[self._best.directory] = step
             self._best.save(step, args=items, force=True)
 
     def wait(self) -> None:
@@ -121,6 +171,8 @@ class Checkpoints:
     def _failing_plainly(self) -> Iterator[None]:
         try:
             yield
+        except SaveFailed:
+            raise
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise SaveFailed(
@@ -151,7 +203,10 @@ class Checkpoints:
         return state, restored["pipeline"], restored["progress"]
 
 
-def _manager(path: epath.Path, policy: Any) -> ocp.CheckpointManager:
+def _manager(
+    path: epath.Path, policy: Any, all_written: Callable[[], None]
+) -> ocp.CheckpointManager:
+    """`all_written` is called, at the first process, when all of a checkpoint is written."""
     return ocp.CheckpointManager(
         path,
         item_names=("model", "optimizer", "ema", "pipeline", "progress"),
@@ -163,7 +218,9 @@ def _manager(path: epath.Path, policy: Any) -> ocp.CheckpointManager:
             ),
             cleanup_tmp_directories=True,
             # Else a folder that cannot be made is waited for, for minutes.
-            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+            async_options=ocp.AsyncOptions(
+                create_directories_asynchronously=False, post_finalization_callback=all_written
+            ),
         ),
     )
 
@@ -174,7 +231,9 @@ def _manager(path: epath.Path, policy: Any) -> ocp.CheckpointManager:
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
     frames = traceback.walk_tb(record.exc_info[2] if record.exc_info else None)
-    return not any("orbax" in frame.f_code.co_filename for frame, _ in frames)
+    # A run says itself how long its saves take.
+    waiting = str(record.msg).startswith("Waiting for previous save to complete")
+    return not waiting and not any("orbax" in frame.f_code.co_filename for frame, _ in frames)
 
 
 logging.getLogger("absl").addFilter(_is_not_of_orbax)
@@ -248,6 +307,10 @@ def load_model(
 
         def read(step: int) -> dict[str, Any]:
             item = "ema" if (folder / str(step) / "ema").exists() else "model"
+            try:
+                require_whole(folder / str(step), item=item)
+            except Damaged as error:
+                raise RequestError(f"{error}; choose another checkpoint with --step") from error
             _require_same_item(folder / str(step) / item, targets)
             arrays = ocp.args.StandardRestore(targets)
             return manager.restore(step, args=ocp.args.Composite(**{item: arrays}))[item]

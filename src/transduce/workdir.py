@@ -5,6 +5,8 @@ vocabulary.model    the SentencePiece model
 data.json           fingerprints of the corpora and of the vocabulary
 checkpoints/STEP    all that training carries, after STEP updates
 best/STEP           the parameters that did best on dev
+nonfinite/STEP.json the sentence pairs of an update whose loss was no finite number
+damaged/STEP        checkpoints that were found damaged, and are not used
 metrics.jsonl       one record a line
 tensorboard/        the same for TensorBoard
 translations/       what evaluations translated
@@ -22,7 +24,7 @@ from typing import Any
 
 from etils import epath
 
-from transduce.config import Experiment, RequestError
+from transduce.config import Experiment, RequestError, WriteFailed
 from transduce.config_files import flatten, from_json
 from transduce.parallel import hosts
 
@@ -47,6 +49,10 @@ MAY_CHANGE = frozenset(
         "training.keep",
         "training.loss_chunks",
         "training.samples",
+        "training.nonfinite",
+        "training.nonfinite_limit",
+        "training.skip_steps",
+        "training.on_damage",
     ]
 )
 """Fields, besides those of mesh and search, in which a run that goes on may differ."""
@@ -84,6 +90,10 @@ class Workdir:
         return self.path / "best"
 
     @property
+    def damaged(self) -> epath.Path:
+        return self.path / "damaged"
+
+    @property
     def metrics(self) -> epath.Path:
         return self.path / "metrics.jsonl"
 
@@ -94,6 +104,9 @@ class Workdir:
     @property
     def lock(self) -> epath.Path:
         return self.path / ".lock"
+
+    def nonfinite(self, step: int) -> epath.Path:
+        return self.path / "nonfinite" / f"{step}.json"
 
     def translations(self, split: str, step: int) -> epath.Path:
         return self.path / "translations" / f"{split}-{step}.txt"
@@ -127,7 +140,7 @@ class Workdir:
         finds its place free. Of several processes the first does all this before the others go on.
         Raises `RequestError` when another run is going on in it, when it belongs to something
         else, with a list of the fields in which another experiment differs, and when it is not
-        the same folder to all processes.
+        the same folder to all processes; `WriteFailed` when a file cannot be read or written later.
         """
         with contextlib.ExitStack() as run:
             with hosts.first_ahead():
@@ -138,7 +151,15 @@ class Workdir:
                         f"{self.path}: process {hosts.process()[0]} does not see what the first "
                         "one wrote there: --workdir must be a folder that all processes share"
                     )
-            yield
+            try:
+                yield
+            except BrokenPipeError:
+                raise  # of those who watch
+            except OSError as error:
+                raise WriteFailed(
+                    f"{error.filename or self.path}: {error.strerror or error}; checkpoints saved "
+                    "before are as they were"
+                ) from error
 
     @contextlib.contextmanager
     def _taken(self, experiment: Experiment) -> Iterator[None]:
@@ -158,7 +179,7 @@ class Workdir:
                 if new and not self.data.exists():
                     for path in (self.config, self.vocabulary, self.lock):
                         path.unlink(missing_ok=True)
-                    if made:
+                    if made and not any(self.path.iterdir()):
                         self.path.rmdir()
                 raise
 

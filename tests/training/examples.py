@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -143,6 +144,19 @@ def metrics(*, loss: Any = 1.0, pairs: Any = 1.0) -> StepMetrics:
     return StepMetrics(sums=sums, gradient_norm=one, learning_rate=one)
 
 
+class Update:
+    """Stands for a compiled training step: what it does, and that it needs no memory."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]):
+        self._function = function
+
+    def __call__(self, state: Any, batch: Any) -> Any:
+        return self._function(state, batch)
+
+    def memory_analysis(self) -> Any:
+        return SimpleNamespace(peak_memory_in_bytes=0)
+
+
 # ---- What is in a workdir ----------------------------------------------------------------------
 
 
@@ -161,6 +175,7 @@ def state(experiment: Experiment, workdir: Path, step: int) -> tuple[dict[str, A
     with Checkpoints(Workdir.of(str(workdir)), keep=9) as checkpoints:
         restored, pipeline, progress = checkpoints.restore(step, like)
     progress.pop("seconds")
+    progress.pop("apart")
     return named_arrays(restored), pipeline, progress
 
 

@@ -2,6 +2,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_a_signal_breaks_off_what_need_not_be_done_now() -> None:
         assert interruption.asked == signal.SIGINT
 
 
+def test_signals_that_come_together_are_one() -> None:
+    """SLURM sends SIGTERM several times when it preempts; the run must have time to save."""
+    with Interruption() as interruption:
+        interruption.begin()
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.2)  # the listening thread would have ended the process
+        assert interruption.asked == signal.SIGTERM
+
+
 def test_outside_of_the_main_thread_nothing_is_heard() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen = []
@@ -63,6 +74,7 @@ import hashlib
 from transduce.training import interruption
 
 interruption.GRACE_SECONDS = 0.2
+interruption.REPEAT_SECONDS = 0.3
 with interruption.Interruption() as asked:
     {begin}
     print("ready", flush=True)

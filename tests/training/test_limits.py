@@ -17,7 +17,7 @@ from transduce.training import loop, window
 from transduce.training.step import abstract_state, initial_state_on
 from transduce.workdir import Workdir
 
-from .examples import make_mesh, metrics, records, state, steps
+from .examples import Update, make_mesh, metrics, records, state, steps
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -53,7 +53,7 @@ def train(tmp_path, experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> 
                 new = replace(state, step=state.step + 1, model=model)
                 return new, metrics(pairs=PAIRS_OF_AN_UPDATE)
 
-            return update
+            return Update(update)
 
         class Found:
             def __init__(self, *_: Any) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from transduce.config import Diverged, Experiment
+from transduce.model.transformer import parameter_count
 from transduce.text.vocabulary import Vocabulary
 from transduce.training import loop
 from transduce.workdir import Workdir
 
-from .examples import PAIRS, files_in, metrics, records, steps
+from .examples import PAIRS, Update, files_in, metrics, records, steps
 
 pytestmark = pytest.mark.usefixtures("one_device", "compiled")
 
@@ -38,9 +39,9 @@ def test_metrics_are_records_with_their_kind_and_step(finished: Path) -> None:
     lines = (finished / "metrics.jsonl").read_text().splitlines()
     kinds = [(record["kind"], record["step"]) for record in map(json.loads, lines)]
     assert kinds == [
-        ("compile", 1),
+        *[("start", 0), ("compile", 1)],
         *[("train", 30), ("train", 60), ("dev", 60)],
-        *[("train", 90), ("train", 120), ("dev", 120), ("test", 120)],
+        *[("train", 90), ("train", 120), ("dev", 120), ("test", 120), ("end", 120)],
     ]
     train = records(finished, "train")
     assert all(record["loss"] > 0 for record in train)
@@ -51,6 +52,24 @@ def test_metrics_are_records_with_their_kind_and_step(finished: Path) -> None:
     # Without label smoothing the objective is the cross-entropy.
     assert dev["perplexity"] == pytest.approx(math.exp(dev["loss"]), rel=1e-6)
     assert dev["sentences"] == 12
+
+
+def test_a_run_says_what_it_computes_and_what_its_time_and_memory_went_on(
+    finished: Path, experiment: Experiment
+) -> None:
+    (start,), (end,) = records(finished, "start"), records(finished, "end")
+    assert start["parameters"] == parameter_count(experiment.model)
+    train = records(finished, "train")[-1]
+    expected = start["flops_per_update"] * train["updates_per_second"]
+    assert train["flops_per_second"] == pytest.approx(expected)
+    apart = sum(
+        end[f"seconds_{what}"] for what in ("starting", "compiling", "evaluating", "saving")
+    )
+    updates = sum(30 / record["updates_per_second"] for record in records(finished, "train"))
+    assert end["seconds"] == pytest.approx(apart + updates, rel=0.02)
+    good = (updates - end["seconds_waiting"]) / end["seconds"]
+    assert end["goodput"] == pytest.approx(good, rel=1e-2)
+    assert end["process_peak_bytes"] > end["step_peak_bytes"] > 0
 
 
 def test_compiling_is_a_record_of_its_own(finished: Path) -> None:
@@ -148,7 +167,7 @@ def test_a_run_that_diverges_leaves_the_last_good_checkpoint(
             return state, metrics(loss=math.nan if step == 5 else 1.0)
 
         step = 0
-        return update
+        return Update(update)
 
     monkeypatch.setattr(loop, "compile_train_step", compile_diverging)
     training = replace(experiment.training, steps=9, save_every=2, evaluate_every=0)

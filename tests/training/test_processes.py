@@ -121,19 +121,25 @@ def assert_same_run(place: Place, one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("count", "mesh"),
     [
-        (2, {"fsdp": 2}),
-        # Two processes each have the same rows.
+        # Both have the same rows, one of them the first half of their positions ...
+        (2, {"context": 2}),
+        # ... or half of the heads, of the feed-forward width and of the vocabulary.
+        (2, {"tensor": 2}),
+        # Two and two have the same rows.
         (4, {"data": 2, "tensor": 2}),
+        (4, {"fsdp": 2, "context": 2}),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
 )
 def test_processes_give_what_as_many_devices_of_one_give(
     place: Place, count: int, mesh: dict[str, int]
 ) -> None:
     """R6, R9: dropout is on; each sentence of dev and test counts once."""
     options = [f"--mesh.{axis}={size}" for axis, size in mesh.items()]
-    assert_ended(place.train(f"together-{count}", *options, count=count))
-    assert_ended(place.train(f"alone-{count}", *options, count=1, devices=count))
-    assert_same_run(place, f"together-{count}", f"alone-{count}")
+    together, alone = (f"{how}-{count}-{'-'.join(mesh)}" for how in ("together", "alone"))
+    assert_ended(place.train(together, *options, count=count))
+    assert_ended(place.train(alone, *options, count=1, devices=count))
+    assert_same_run(place, together, alone)
 
 
 @pytest.mark.slow
@@ -155,7 +161,7 @@ def test_a_run_goes_on_with_other_processes_after_a_signal_to_any(place: Place) 
 
 
 @pytest.mark.slow
-def test_two_processes_translate_as_one_does(place: Place) -> None:
+def test_processes_translate_as_one_does(place: Place) -> None:
     ended = place.train("decoded", "--training.minutes=1e-9", count=2)
     assert_ended(ended)
     # That the time is over, too, they all know one update later.
@@ -165,10 +171,11 @@ def test_two_processes_translate_as_one_does(place: Place) -> None:
     arguments = ["translate", str(place.folder / "decoded"), "--input", str(source)]
     arguments += ["--batch-size", "20", "--format", "jsonl"]
     (alone,) = run_together(RUN, *arguments, count=1)
-    together = run_together(RUN, *arguments, count=2)
     assert (alone.status, alone.output.count("\n")) == (0, 39), alone.error
-    assert [process.status for process in together] == [0, 0], together
-    assert [process.output for process in together] == [alone.output, ""]
+    for count in (2, 4):
+        together = run_together(RUN, *arguments, count=count, seconds=300)
+        assert [process.status for process in together] == [0] * count, together
+        assert [process.output for process in together] == [alone.output, *[""] * (count - 1)]
 
 
 def test_what_the_first_process_refuses_all_refuse(place: Place) -> None:

@@ -27,6 +27,12 @@ def test_the_best_is_the_first_of_the_best_ones(
         assert progress.best == (values[best - 1] if best else None)
 
 
+def test_what_a_checkpoint_from_before_the_times_apart_holds_is_read() -> None:
+    saved = {"pairs": 7, "seconds": 2.5, "evaluated": 3, "best": 1.5, "best_step": 3}
+    progress = Progress(**saved, without_improvement=0)
+    assert (progress.pairs, progress.seconds, progress.apart) == (7, 2.5, {})
+
+
 def limits(**config: Any) -> Limits:
     values: dict[str, Any] = {"steps": 1000, "patience": 3}
     return Limits(config=TrainingConfig(**values | config), epoch=50)

@@ -23,6 +23,7 @@ from transduce.training.step import abstract_state, compile_train_step
 from transduce.workdir import Workdir
 
 from .examples import (
+    Update,
     assert_same_state,
     make_mesh,
     on_one_device,
@@ -75,7 +76,7 @@ def signal_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, int], 
                     signal.raise_signal(number)
                 return update(state, batch)
 
-            return interrupted
+            return Update(interrupted)
 
         monkeypatch.setattr(loop, "compile_train_step", compiled)
 
@@ -193,7 +194,8 @@ async_checkpointer._on_commit_callback = kill
 run(sys.argv[1:])
 """
 OURS = (
-    r"(Run|Data|Model|Continues|Compiled|Ended|Workdir|Next|dev|test|  \w+|[ \d,]+ of 120) .*|"
+    r"(Run|Data|Devices|Model|Work|Continues|Compiled|Ended|Time|Memory|Workdir|Next|dev|test) .*|"
+    r"(  \w+|[ \d,]+ of 120) .*|"
     r"transduce: (SIGTERM|SIGINT): stopped after update \d+, which is saved; the same command .*|"
 )
 

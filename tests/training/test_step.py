@@ -27,6 +27,7 @@ from transduce.training.step import (
     compile_train_step,
     initial_state,
     initial_state_on,
+    pass_over,
     train_step,
 )
 
@@ -192,3 +193,32 @@ def test_each_update_draws_other_dropout_masks(x64) -> None:
         losses.append(float(metrics.sums.loss))
     assert len(set(losses)) == 4
     assert float(update(make(), UNEVEN)[1].sums.loss) == losses[0]
+
+
+def test_an_update_that_is_not_finite_is_left_out_when_asked(x64) -> None:
+    """R19: parameters, moments and average stay to the bit, and the schedule waits."""
+    model = replace(EXPERIMENT.model, positions="learned", learned_positions=10)
+    training = TrainingConfig(nonfinite="skip", ema_decay=0.3)
+    experiment = replace(EXPERIMENT, model=model, training=training)
+    make = jax.jit(partial(initial_state, experiment), compiler_options=QUICKLY)
+    update = jax.jit(partial(train_step, experiment), compiler_options=QUICKLY)
+    # One target alone is ten tokens long, and meets the last position.
+    short = Batch(source=side([[3]] * 16, seed=1), target=side([[4]] * 16, seed=2))
+
+    def broken(path: Any, leaf: Any) -> Any:
+        return leaf.at[9].set(jnp.nan) if "position_table" in jax.tree_util.keystr(path) else leaf
+
+    start = jax.tree_util.tree_map_with_path(broken, make())
+    first, metrics = update(start, short)
+    assert np.isfinite(float(metrics.sums.loss))
+    left, metrics = update(first, UNEVEN)
+    assert not np.isfinite(float(metrics.sums.loss))
+    assert (int(first.step), int(left.step)) == (1, 2)
+    for name in ("model", "optimizer", "ema"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(left, name), getattr(first, name))
+    second, metrics = update(left, short)
+    # The peak is at the second update that is made.
+    assert float(metrics.learning_rate) == pytest.approx(0.01)
+    twice, _ = update(first, short)
+    jax.tree.map(np.testing.assert_array_equal, second.model, twice.model)
+    assert int(pass_over(second).step) == 4

@@ -16,7 +16,7 @@ from transduce.training import loop
 from transduce.training.step import abstract_state
 from transduce.workdir import Workdir
 
-from .examples import make_mesh, metrics, state, steps
+from .examples import Update, make_mesh, metrics, state, steps
 from .test_refusals import vocabulary
 
 pytestmark = pytest.mark.usefixtures("one_device", "compiled")
@@ -38,7 +38,7 @@ def test_a_new_run_begins_with_the_best_parameters_or_the_newest(
 ) -> None:
     def compile_nothing(experiment, mesh, state, batch):
         """An update after which all is as it was."""
-        return lambda state, batch: (state, metrics())
+        return Update(lambda state, batch: (state, metrics()))
 
     monkeypatch.setattr(loop, "compile_train_step", compile_nothing)
     other, workdir = tmp_path / "other", tmp_path / "workdir"

@@ -5,10 +5,13 @@ import pytest
 
 from transduce.config import DataConfig, Diverged, Experiment, TrainingConfig
 from transduce.training import window as module
+from transduce.training.faults import Faults
 from transduce.training.objective import Sums
 from transduce.training.progress import Limits, Progress
+from transduce.training.report import Work
 from transduce.training.step import StepMetrics
 from transduce.training.window import Window
+from transduce.workdir import Workdir
 
 EXPERIMENT = Experiment(
     name="window",
@@ -58,9 +61,17 @@ def progress() -> Progress:
 
 
 @pytest.fixture
-def window(clock: Clock, records: Any, progress: Progress) -> Window:
+def window(clock: Clock, records: Any, progress: Progress, tmp_path) -> Window:
     limits = Limits(config=EXPERIMENT.training, epoch=1)
-    return Window(EXPERIMENT, records, progress=progress, limits=limits)
+    work = Work(positions=160, flops=64_000_000, peak=None)
+    faults = Faults(
+        config=EXPERIMENT.training,
+        workdir=Workdir.of(str(tmp_path)),
+        monitor=records,
+        progress=progress,
+        pairs=lambda step: {"corpus": [step, 0]},
+    )
+    return Window(EXPERIMENT, records, work=work, progress=progress, limits=limits, faults=faults)
 
 
 def metrics(
@@ -137,6 +148,28 @@ def test_padding_is_reported_apart(window: Window, records: Records, clock: Cloc
     assert record["target_tokens_per_second"] == pytest.approx(80)
     assert record["padded_target_tokens_per_second"] == pytest.approx(160)
     assert record["padding"] == pytest.approx(0.5)
+    assert record["flops_per_second"] == pytest.approx(64e6)
+    assert "utilisation" not in record
+
+
+def test_waiting_for_data_is_counted_apart_and_in_the_time_of_updates(
+    window: Window, progress: Progress, clock: Clock
+) -> None:
+    window.fetched()
+    window.add(1, metrics(loss=1, tokens=30))
+    window.drain()
+    clock.now += 3
+    window.fetched()
+    window.add(2, metrics(loss=1, tokens=30))
+    window.drain()
+    clock.now += 100  # evaluating
+    window.restart()
+    window.fetched()
+    window.add(3, metrics(loss=1, tokens=30))
+    clock.now += 4
+    window.report()
+    assert progress.apart == {"waiting": 3}
+    assert progress.seconds == 7
 
 
 def test_a_report_begins_anew(window: Window, records: Records, clock: Clock) -> None:
@@ -159,7 +192,7 @@ def test_the_live_line_shows_what_a_user_waits_for(
     # 600 updates of 2 seconds are left: 20 minutes.
     assert records.lines == [
         "    400 of 1,000  loss 2.500  lr 7.00e-04  grad 1.50  "
-        "5 target tokens/s (80 with padding)  20:00 left"
+        "5 target tokens/s (80 with padding)  32.00 MFLOP/s  20:00 left"
     ]
 
 
@@ -173,7 +206,7 @@ def test_a_run_that_diverges_stops_and_names_the_update(
     window.add(6, metrics(loss=1, tokens=1))
     window.add(7, metrics(loss=loss, norm=norm, tokens=1))
     window.add(8, metrics(loss=math.nan, tokens=1))
-    with pytest.raises(Diverged, match=r"update 7, on the batch that data\.seed gives for it"):
+    with pytest.raises(Diverged, match=r"update 7: loss .*, gradient norm .*; its sentence pairs"):
         window.report()
     assert records.records == []
 

@@ -1,4 +1,4 @@
-"""How good the model in training is: loss on the dev split, and BLEU of its translations."""
+"""How good the model in training is: loss on dev, and BLEU of its translations or F1 of trees."""
 
 import json
 import time
@@ -13,12 +13,15 @@ from jax.sharding import PartitionSpec as P
 from transduce.arrays import Batch
 from transduce.config import Experiment, RequestError
 from transduce.decoding.translator import Translator
-from transduce.evaluation.bleu import quality
+from transduce.evaluation.bleu import Quality, quality
+from transduce.evaluation.parses import ParseQuality, parse_quality
 from transduce.model.transformer import Transformer
 from transduce.parallel import hosts
 from transduce.parallel.mesh import place
 from transduce.pipeline.batches import evaluation_batches
 from transduce.pipeline.data import Data
+from transduce.text.treebank import words_of
+from transduce.text.trees_as_text import delinearize
 from transduce.training.agreement import Agreement
 from transduce.training.interruption import BrokenOff, Interruption
 from transduce.training.monitor import Monitor
@@ -44,6 +47,7 @@ class Assessment:
         self._experiment, self._mesh = experiment, mesh
         self._workdir, self._data = workdir, data
         self._interruption = interruption
+        self._measure = "f1" if experiment.data.is_of_trees else "bleu"
         self._batches = {split: self._packed(split) for split in data.splits if split != "train"}
         self._compiled: dict[str, Callable[[Transformer, Batch], Sums]] = {}
         smoothing = experiment.training.label_smoothing
@@ -79,9 +83,10 @@ class Assessment:
     def __call__(
         self, monitor: Monitor, split: str, model: Transformer, step: int
     ) -> dict[str, float]:
-        """Records loss, perplexity, BLEU and chrF of `split`, and shows some translations.
+        """Records loss, perplexity and what `quality` finds of `split`; shows some translations.
 
-        All of test is translated; of dev, training.evaluation_sentences. Returns loss and BLEU.
+        That is what `parse_quality` finds where they are trees. All of test is translated; of
+        dev, training.evaluation_sentences. Returns loss and BLEU, or loss and F1.
         Raises `BrokenOff` when a signal has come, to whichever process; then nothing is recorded.
         """
         began = time.perf_counter()
@@ -109,7 +114,7 @@ class Assessment:
         *,
         began: float,
     ) -> dict[str, float]:
-        """Writes what was found out; returns loss and BLEU."""
+        """Writes what was found out; returns loss and BLEU or F1."""
         translations = [text for text, _ in found]
         for number, (_, notes) in enumerate(found, start=1):
             for note in notes:
@@ -117,9 +122,11 @@ class Assessment:
         path = self._workdir.translations(split, step)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes("".join(f"{line}\n" for line in translations).encode())
-        scores = quality(translations, [[target for _, target in texts]])
+        scores = self._quality(translations, texts)
         seconds = time.perf_counter() - began
-        monitor.record(split, step, **loss, **asdict(scores), seconds=round(seconds, 3))
+        fields = asdict(scores)
+        repairs = {f"repairs_{name}": count for name, count in fields.pop("repairs", {}).items()}
+        monitor.record(split, step, **loss, **fields, **repairs, seconds=round(seconds, 3))
         samples = min(self._experiment.training.samples, len(texts))
         for index in (sample * len(texts) // samples for sample in range(samples)):
             source, target = texts[index]
@@ -127,10 +134,22 @@ class Assessment:
             monitor.say(f"  translation  {translations[index]}\n")
         monitor.say(
             f"{split:<9} step {step:,}: loss {loss['loss']:.3f}, perplexity "
-            f"{loss['perplexity']:.2f}, BLEU {scores.bleu:.2f} ({scores.bleu_signature}), chrF "
-            f"{scores.chrf:.2f}, {len(texts):,} sentences, {seconds:.1f} s"
+            f"{loss['perplexity']:.2f}, {scores}, {len(texts):,} sentences, {seconds:.1f} s"
         )
-        return {"loss": loss["loss"], "bleu": scores.bleu}
+        watched = scores.bleu if isinstance(scores, Quality) else scores.over_all
+        return {"loss": loss["loss"], self._measure: watched}
+
+    def _quality(
+        self, translations: Sequence[str], texts: Sequence[tuple[str, str]]
+    ) -> Quality | ParseQuality:
+        if self._measure == "bleu":
+            return quality(translations, [[target for _, target in texts]])
+        return parse_quality(
+            translations,
+            [source for source, _ in texts],
+            [delinearize(words_of(target), words_of(source)) for source, target in texts],
+            known=self._data.vocabulary.symbols,
+        )
 
     def _loss(self, model: Transformer, split: str) -> dict[str, float]:
         """Loss (the objective, smoothing included) and perplexity (without) over all pairs."""

@@ -87,23 +87,24 @@ def _in_parts(
         of_hidden = jnp.einsum(
             "btv,vd->btd", of_logits, table, out_sharding=out_sharding("batch", "positions", None)
         )
+        # Contracted over tokens, one of the two is transposed first: here the narrow one.
         of_table += jnp.einsum(
-            "btv,btd->vd",
-            of_logits,
+            "btd,btv->dv",
             hidden,
+            of_logits,
             preferred_element_type=wide,
-            out_sharding=out_sharding("vocabulary", None),
+            out_sharding=out_sharding(None, "vocabulary"),
         )
         return (losses, of_table), of_hidden
 
     count = math.gcd(chunks, hidden.shape[1] // parts("positions"))
     zero = jnp.zeros((), wide)
-    start = (zero, zero), jnp.zeros_like(table, wide)
+    start = (zero, zero), jnp.zeros_like(table.T, wide)
     inputs = _split(hidden, count), _split(labels, count), _split(weights, count)
     (losses, of_table), of_hidden = lax.scan(part, start, inputs)
     if gradient:
         of_hidden = jnp.moveaxis(of_hidden, 0, 2).reshape(hidden.shape)
-    return losses, (of_hidden, of_table.astype(table.dtype))
+    return losses, (of_hidden, of_table.T.astype(table.dtype))
 
 
 def _split(x: Array, count: int) -> Array:

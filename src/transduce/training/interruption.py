@@ -5,12 +5,16 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 5.0
+REPEAT_SECONDS = 2.0
+"""What comes so soon after a signal is the same request: SLURM, for one, sends each several
+times."""
 
 
 class BrokenOff(Exception):
@@ -83,7 +87,7 @@ class Interruption:
             raise KeyboardInterrupt(number)
 
     def _listen(self) -> None:
-        first = 0
+        first, since = 0, 0.0
         while True:
             patience = GRACE_SECONDS if first and not self._begun else None
             ready, _, _ = select.select([self._heard], [], [], patience)
@@ -91,8 +95,10 @@ class Interruption:
             if not heard:
                 return
             (number,) = heard
-            if first and number in SIGNALS:
+            if number not in SIGNALS:
+                continue
+            if not first:
+                first, since = number, time.monotonic()
+            elif not ready or time.monotonic() - since > REPEAT_SECONDS:
                 os.write(2, b"transduce: ended at once; the same command goes on\n")
                 os._exit(128 + number)
-            if number in SIGNALS:
-                first = number

@@ -11,22 +11,36 @@ from dataclasses import asdict, replace
 import jax
 import jax.numpy as jnp
 
-from transduce.checkpoints import Checkpoints, require_same_arrays, saved_steps
+from transduce.checkpoints import Checkpoints, newest_whole, require_same_arrays
 from transduce.config import Experiment, Interrupted, RequestError
-from transduce.model.transformer import parameter_count
+from transduce.model.arithmetic import parameters as parameter_count
 from transduce.parallel import hosts
 from transduce.parallel.mesh import make_mesh, place
 from transduce.pipeline.batches import TrainingBatches, own_readers
 from transduce.pipeline.data import prepare_data
 from transduce.training.agreement import Agreement
 from transduce.training.assess import Assessment
+from transduce.training.faults import Faults, skipped
 from transduce.training.interruption import BrokenOff, Interruption
-from transduce.training.monitor import Monitor
+from transduce.training.monitor import Monitor, duration
 from transduce.training.progress import Limits, Progress
+from transduce.training.report import (
+    memory,
+    memory_in_words,
+    model_in_words,
+    spend,
+    summary,
+    time_in_words,
+    timed,
+    total_time,
+    work_in_words,
+    work_of,
+)
 from transduce.training.step import (
     abstract_state,
     compile_train_step,
     initial_state_on,
+    pass_over,
 )
 from transduce.training.warm_start import warm_start
 from transduce.training.window import Window
@@ -50,16 +64,15 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             f"data.rows ({experiment.data.rows}) does not divide over mesh.data x mesh.fsdp x "
             f"training.accumulation ({shares})"
         )
-    if experiment.data.row_length % mesh.shape["context"]:
-        raise RequestError(
-            f"data.row_length ({experiment.data.row_length}) does not divide over mesh.context "
-            f"({mesh.shape['context']})"
-        )
+    started = time.perf_counter()
     like = abstract_state(experiment, mesh)
     with ExitStack() as run:
         interruption = run.enter_context(Interruption())
         run.enter_context(workdir.begin(experiment))
-        newest = max(saved_steps(workdir.checkpoints), default=0)
+        newest = 0
+        with hosts.first_ahead():
+            if hosts.is_first():
+                newest = newest_whole(workdir, on_damage=config.on_damage)
         number = saved = int(hosts.from_first(str(newest).encode()))
         if number:
             require_same_arrays(workdir.checkpoints / str(number), like)
@@ -80,16 +93,20 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         seconds = time.perf_counter() - began
 
         monitor = run.enter_context(Monitor(workdir))
-        count, kind = parameter_count(experiment.model), jax.devices()[0].device_kind
+        work, kind = work_of(experiment, list(mesh.devices.flat)), jax.devices()[0].device_kind
         processes = hosts.process()[1]
         monitor.say(f"Run       {experiment.name}, in {workdir.path}")
         for name, selection in data.selections.items():
             monitor.say(f"Data      {name}: {selection}")
         monitor.say(f"Data      ready in {seconds:.1f} s")
         monitor.say(
-            f"Model     {count:,} parameters; {mesh.size} x {kind}"
+            f"Devices   {mesh.size} x {kind}"
             + (f", in {processes} processes" if processes > 1 else "")
         )
+        monitor.say(f"Model     {model_in_words(experiment)}")
+        monitor.say(f"Work      {work_in_words(work)}")
+        count = parameter_count(experiment.model).total
+        monitor.record("start", number, parameters=count, flops_per_update=work.flops)
 
         # ---- State: new, or the newest checkpoint's --------------------------------------
         checkpoints = run.enter_context(
@@ -97,8 +114,12 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         )
         progress, position = Progress(), None
         if number:
+            began = time.perf_counter()
             state, position, values = checkpoints.restore(number, like)
+            seconds = time.perf_counter() - began
             progress = Progress(**values)
+            spend(progress.apart, "restoring", seconds)
+            started += seconds
             monitor.say(f"Continues after step {number:,} of {workdir.path}")
         else:
             state = initial_state_on(experiment, mesh)
@@ -115,18 +136,33 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                     place=lambda batch: place(mesh, batch, rows=experiment.data.rows),
                     state=position,
                     numbers=readers,
+                    history=config.log_every + 2,
                 )
             )
         )
 
+        # Entered last, it is left first: what is left after it may wait for other processes.
+        run.enter_context(hosts.ending_together())
+
         # ---- Updates, and what is due after each -----------------------------------------
         limits = Limits(config=config, epoch=sum(len(c.kept) for c in data.training))
-        window = Window(experiment, monitor, progress=progress, limits=limits)
+        names = [corpus.name for corpus in experiment.data.corpora]
+
+        def pairs(step: int) -> dict[str, list[int]]:
+            return {names[corpus]: of for corpus, of in batches.pairs(number - step).items()}
+
+        faults = Faults(
+            config=config, workdir=workdir, monitor=monitor, progress=progress, pairs=pairs
+        )
+        window = Window(
+            experiment, monitor, work=work, progress=progress, limits=limits, faults=faults
+        )
         agree, asked, late = Agreement(), 0, limits.late(progress)
         step = None
         profiled = _profiled(number, config.steps) if profile and hosts.is_first() else range(0)
         if ended := limits.reached(number, progress, late=late):
             monitor.say(f"Nothing to train: {ended}")
+        spend(progress.apart, "starting", time.perf_counter() - started)
         while True:
             # At first this is the newest checkpoint, whose evaluation may have been broken off.
             unsaved = number > saved
@@ -137,28 +173,32 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             if (ended or (due and progress.evaluated < number)) and not asked:
                 window.drain()
                 try:
-                    scores = assess(monitor, "dev", state.result, number)
+                    with timed(progress.apart, "evaluating"):
+                        scores = assess(monitor, "dev", state.result, number)
                 except BrokenOff as by:
                     asked = by.signal
                 else:
                     if progress.evaluated < number:
                         if progress.evaluate(number, scores[config.watch], watch=config.watch):
-                            checkpoints.save_best(number, state.result)
+                            with timed(progress.apart, "saving"):
+                                checkpoints.save_best(number, state.result)
                         ended = limits.reached(number, progress, late=late)
                 window.restart()
             if unsaved and (ended or asked or number % config.save_every == 0):
                 if ended or asked:
                     window.report()
                 window.drain()
-                checkpoints.save(
-                    number, state, pipeline=batches.get_state(), progress=asdict(progress)
-                )
+                with timed(progress.apart, "saving"):
+                    checkpoints.save(
+                        number, state, pipeline=batches.get_state(), progress=asdict(progress)
+                    )
                 saved = number
                 window.restart()
             if ended or asked:
                 break
 
             batch = next(batches)
+            window.fetched()
             number += 1
             if step is None:
                 began = time.perf_counter()
@@ -166,15 +206,26 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                 hosts.barrier("the training step is compiled")
                 interruption.begin()
                 seconds = time.perf_counter() - began
-                monitor.record("compile", number, seconds=round(seconds, 3))
+                spend(progress.apart, "compiling", seconds)
+                planned = memory(step).step
+                monitor.record(
+                    "compile", number, seconds=round(seconds, 3), step_peak_bytes=planned
+                )
                 monitor.say(f"Compiled  the training step in {seconds:.1f} s")
                 window.restart()
             if profiled and number == profiled[0]:
                 window.drain()
                 jax.profiler.start_trace(str(workdir.path / "profile"))
                 window.restart()
-            state, metrics = step(state, batch)
-            window.add(number, metrics)
+            if skipped(config, number):
+                window.drain()
+                state = pass_over(state)
+                monitor.record("skipped", number)
+                monitor.say(f"Left out  update {number:,}: training.skip_steps")
+                window.restart()
+            else:
+                state, metrics = step(state, batch)
+                window.add(number, metrics)
             if config.epochs:
                 window.drain()  # so that the pairs of this update count
             if profiled and number == profiled[-1]:
@@ -187,14 +238,22 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             ended = limits.reached(number, progress, late=late)
 
         # ---- The result ------------------------------------------------------------------
-        checkpoints.wait()
+        with timed(progress.apart, "saving"):
+            checkpoints.wait()
         if step is not None and ended:
             monitor.say(f"Ended     after update {number:,}: {ended}")
         if "test" in data.splits and not asked:
             try:
-                assess(monitor, "test", state.result, number)
+                with timed(progress.apart, "evaluating"):
+                    assess(monitor, "test", state.result, number)
             except BrokenOff as by:
                 asked = by.signal
+        if step is not None:
+            seconds, apart, peaks = progress.seconds, progress.apart, memory(step)
+            monitor.record("end", number, **summary(seconds, apart, peaks))
+            total = duration(total_time(seconds, apart))
+            monitor.say(f"Time      {total} in all: {time_in_words(seconds, apart)}")
+            monitor.say(f"Memory    {memory_in_words(peaks)}")
         # Whoever ends long before another ends that one too.
         hosts.barrier("the run is at its end")
         if asked:

@@ -1,7 +1,7 @@
 """How far a run has come, and what ends it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transduce.config import TrainingConfig
 
@@ -14,6 +14,8 @@ class Progress:
     """Sentence pairs trained on."""
     seconds: float = 0.0
     """Time of updates; compiling, evaluating and saving are not in it."""
+    apart: dict[str, float] = field(default_factory=dict)
+    """Seconds of all else, by `report.Spent`; waiting, for data, is in the time of updates too."""
     evaluated: int = 0
     """The update after which dev was last evaluated."""
     best: float | None = None
@@ -21,11 +23,15 @@ class Progress:
     best_step: int = 0
     without_improvement: int = 0
     """Evaluations of dev since the best one."""
+    nonfinite: int = 0
+    """Updates that were left out because their loss or gradient was no finite number."""
+    nonfinite_in_a_row: int = 0
+    """Those since the last that was not."""
 
     def evaluate(self, step: int, value: float, *, watch: str) -> bool:
         """Counts an evaluation of dev; returns whether it is the best so far."""
         self.evaluated = step
-        sign = -1 if watch == "bleu" else 1
+        sign = 1 if watch == "loss" else -1
         if not math.isfinite(value) or (self.best is not None and sign * value >= sign * self.best):
             self.without_improvement += 1
             return False

@@ -1,8 +1,7 @@
 """One update of the parameters, compiled for the mesh."""
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -87,7 +86,7 @@ def initial_state_on(experiment: Experiment, mesh: Mesh) -> TrainState:
 
 def compile_train_step(
     experiment: Experiment, mesh: Mesh, state: TrainState, batch: Batch
-) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
+) -> jax.stages.Compiled:
     """`train_step`, compiled for the shapes of `state` and `batch`; it consumes its state."""
     shardings = _shardings(experiment, mesh)
     step = jax.jit(
@@ -107,7 +106,11 @@ def _shardings(experiment: Experiment, mesh: Mesh) -> Any:
 def train_step(
     experiment: Experiment, state: TrainState, batch: Batch
 ) -> tuple[TrainState, StepMetrics]:
-    """One update from the mean loss over the batch's target tokens."""
+    """One update from the mean loss over the batch's target tokens.
+
+    With training.nonfinite "skip" an update whose loss or gradient is not finite leaves all but the
+    step as it was: its moments, and the count that the schedule goes by.
+    """
     key = jax.random.fold_in(jax.random.key(experiment.training.seed), state.step + 1)
     gradients, sums = batch_gradients(experiment, state.model, batch, key)
     model: Any = state.model  # a tree of parameters, to Optax
@@ -118,13 +121,22 @@ def train_step(
     ema = state.ema
     if ema is not None:
         ema = moving_average(ema, model, step=state.step + 1, decay=experiment.training.ema_decay)
+    norm = optax.tree.norm(gradients)
     new = TrainState(step=state.step + 1, model=model, optimizer=optimizer_state, ema=ema)
-    metrics = StepMetrics(
-        sums=sums,
-        gradient_norm=optax.tree.norm(gradients),
-        learning_rate=jnp.asarray(schedule(state.step)),
-    )
+    if experiment.training.nonfinite == "skip":
+        finite = jnp.isfinite(sums.loss) & jnp.isfinite(norm)
+        kept = replace(state, step=new.step)
+        new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, kept)
+    chain: Any = state.optimizer  # its last part counts the updates that were made
+    rate = schedule(chain[-1].count)
+    metrics = StepMetrics(sums=sums, gradient_norm=norm, learning_rate=jnp.asarray(rate))
     return new, metrics
+
+
+def pass_over(state: TrainState) -> TrainState:
+    """The state after an update that is left out."""
+    count = jax.jit(lambda step: step + 1, out_shardings=state.step.sharding)
+    return replace(state, step=count(state.step))
 
 
 def moving_average(
