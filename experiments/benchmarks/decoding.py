@@ -265,7 +265,8 @@ def ours(dtype: Any, rows: int, blocks: int) -> Callable[[], int]:
 
     from transduce.arrays import EOS
     from transduce.config import ModelConfig
-    from transduce.decoding.engine import Engine, Method, Request
+    from transduce.decoding.block import Method
+    from transduce.decoding.engine import Engine, Request
     from transduce.decoding.search import Ranking
     from transduce.model.transformer import Transformer, with_dtype
 

@@ -16,11 +16,11 @@ SHAPES = {
         "d_ff": 2048,
         "heads": 8,
         "vocabulary": 32000,
-        "rows": 8,
+        "rows": 64,
         "length": 64,
     },
 }
-"""In training as full rows: every token of a batch is a real one."""
+"""A batch of training has `rows` times `length` tokens on either side, padding included."""
 
 DECODING = {"beam": 4, "source": 32, "output": 64}
 """Of random weights: K, and tokens of each source and of each output, EOS included."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transduce.arrays import Array
-from transduce.model.chunked import attend_in_chunks, block_mask
+from transduce.model.chunked import attend_in_chunks
 from transduce.model.kernels import Kernel, attend
 from transduce.model.visibility import Visible
 
@@ -77,15 +77,6 @@ def test_the_softmax_of_narrow_activations_is_float32() -> None:
     exact = rows.mixed(*(np.asarray(x, np.float64) for x in (queries, keys, values)))
     np.testing.assert_allclose(
         np.asarray(mixed, np.float64) * rows.seeing(), exact, rtol=0, atol=2**-7
-    )
-
-
-def test_the_mask_of_a_block_is_a_part_of_the_whole() -> None:
-    """Queries 2 to 4 and keys 1 to 3 of a row of two sequences."""
-    segments = jnp.asarray([[1, 1, 2, 2, 2]])
-    part = block_mask(segments[:, 2:], segments[:, 1:4], row=2, column=1, causal=True)
-    np.testing.assert_array_equal(
-        part[0], [[False, True, False], [False, True, True], [False, True, True]]
     )
 
 

@@ -172,20 +172,6 @@ def test_a_kernel_of_another_platform_is_refused(kernel: Kernel, named: str) -> 
         attend(QUERIES, KEYS, VALUES, EVERYTHING, kernel=kernel)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    ("platform", "kernel", "dtype"),
-    [("tpu", "splash", "float64"), ("gpu", "cudnn", "float64"), ("gpu", "cudnn", "float32")],
-)
-def test_a_dtype_that_a_kernel_does_not_take_is_refused(
-    monkeypatch: pytest.MonkeyPatch, platform: str, kernel: Kernel, dtype: str
-) -> None:
-    monkeypatch.setattr(jax, "default_backend", lambda: platform)
-    arrays = [x.astype(dtype) for x in (QUERIES, KEYS, VALUES)]
-    with pytest.raises(RequestError, match=f"{kernel} does not compute in model.dtype {dtype}"):
-        attend(arrays[0], arrays[1], arrays[2], EVERYTHING, kernel=kernel)
-
-
 def test_the_platform_is_that_of_the_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which may be of devices that are not here."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")

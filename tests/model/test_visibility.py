@@ -40,6 +40,14 @@ def test_a_target_position_sees_itself_and_what_came_before_it_in_its_sequence()
     np.testing.assert_array_equal(visible[0], expected)
 
 
+def test_the_mask_of_a_part_is_a_part_of_the_mask() -> None:
+    """Queries 2 to 4 and keys 1 to 3 of a row of two sequences."""
+    segments = jnp.asarray([[1, 1, 2, 2, 2]])
+    part = Visible(queries=segments[:, 2:], keys=segments[:, 1:4], causal=True)
+    expected = [[NO, YES, NO], [NO, YES, YES], [NO, YES, YES]]
+    np.testing.assert_array_equal(part.mask(row=2, column=1)[0], expected)
+
+
 def test_a_single_sequence_a_row_is_segment_1_up_to_padding() -> None:
     single = Tokens.single(jnp.asarray([[7, 8, 2, 0], [9, 2, 0, 0]]))
     np.testing.assert_array_equal(single.segments, [[1, 1, 1, 0], [1, 1, 0, 0]])

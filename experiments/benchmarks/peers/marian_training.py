@@ -1,16 +1,20 @@
-"""Hugging Face's MarianMTModel in training, on one batch of random ids.
+"""Hugging Face's MarianMTModel in training.
 
-Run by training.py in the peers' environment: marian_training.py SHAPE_AS_JSON SECONDS
+Run by training.py and memory.py in the peers' environment, with a JSON object of what to do.
+Its batches of sentences are sorted by length in pools, as its Trainer's group_by_length does.
 """
 
 import json
 import sys
-import time
 
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-shape, seconds = json.loads(sys.argv[1]), float(sys.argv[2])
+from experiments.benchmarks.peers.padded import batches
+from experiments.benchmarks.rate import measured
+
+work = json.loads(sys.argv[1])
+shape = work["shape"]
 torch.manual_seed(0)
 model = MarianMTModel(
     MarianConfig(
@@ -31,34 +35,26 @@ model = MarianMTModel(
         bos_token_id=1,
         eos_token_id=2,
         decoder_start_token_id=1,
-        max_position_embeddings=shape["length"],
+        max_position_embeddings=512,
     )
 )
 model.train()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
-size = (shape["rows"], shape["length"])
-source, target = (torch.randint(4, shape["vocabulary"], size) for _ in range(2))
-inputs = torch.cat([torch.ones_like(target[:, :1]), target[:, :-1]], dim=1)
+stream = batches(work, sort=True)
 
 
-def update() -> None:
+def update() -> int:
+    """One update; its real target tokens."""
+    source, target = map(torch.from_numpy, next(stream))
+    inputs = torch.cat([torch.ones_like(target[:, :1]), target[:, :-1]], dim=1)
     optimizer.zero_grad(set_to_none=True)
-    logits = model(input_ids=source, decoder_input_ids=inputs).logits
+    logits = model(input_ids=source, attention_mask=source != 0, decoder_input_ids=inputs).logits
     loss = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), target.flatten(), label_smoothing=0.1
+        logits.flatten(0, 1), target.flatten(), label_smoothing=0.1, ignore_index=0
     )
     loss.backward()
     optimizer.step()
+    return int((target != 0).sum())
 
 
-def measure(seconds: float) -> float:
-    began, steps = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        update()
-        steps += 1
-    return steps * shape["rows"] * shape["length"] / (time.perf_counter() - began)
-
-
-measure(seconds / 2)  # until its memory is there
-rate = measure(seconds)
-print(json.dumps({"tokens_per_second": rate}))
+print(json.dumps(measured(update, work["seconds"], warm=work["warm"])))

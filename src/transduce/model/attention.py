@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 from flax import nnx
 
 from transduce.arrays import Array, Float, Int
 from transduce.model.kernels import Kernel, attend
 from transduce.model.positions import rotate
+from transduce.model.products import product
 from transduce.model.visibility import Visible
 from transduce.parallel.mesh import gathered, out_sharding
 
@@ -79,15 +79,11 @@ class MultiHeadAttention(nnx.Module):
         """The heads side by side, times W^O."""
         # Contracted letters are taken in alphabetical order: any other than that of the dimensions
         # has both operands transposed first.
-        return jnp.einsum(
-            "btnv,nvd->btd",
-            heads,
-            gathered(self.out, self.dtype),
-            out_sharding=out_sharding("batch", "positions", None),
-        )
+        layout = out_sharding("batch", "positions", None)
+        return product("btnv,nvd->btd", heads, gathered(self.out, self.dtype), layout)
 
     def _project(self, x: Array, kernel: nnx.Param) -> Array:
-        return jnp.einsum("btd,dnh->btnh", x, gathered(kernel, self.dtype))
+        return product("btd,dnh->btnh", x, gathered(kernel, self.dtype))
 
     def _rotated(self, x: Array, positions: Array) -> Array:
         return rotate(x, positions) if self.rotary else x

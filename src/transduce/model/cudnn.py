@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from transduce.arrays import Array, Float
-from transduce.model.chunked import block_mask
 from transduce.model.visibility import Visible
 
 ROWS = 2048
@@ -43,9 +42,9 @@ def attend_by_cudnn(
         some = slice(start, start + ROWS)
         # None of these queries sees a key that comes after all of them.
         seen = slice(0, start + ROWS if visible.causal else None)
-        mask = block_mask(
-            looking[:, some], looked_at[:, seen], row=start, column=0, causal=visible.causal
-        )
+        mask = Visible(
+            queries=looking[:, some], keys=looked_at[:, seen], causal=visible.causal
+        ).mask(row=start)
         return jax.nn.dot_product_attention(
             queries[:, some],
             keys[:, seen],

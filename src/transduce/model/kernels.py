@@ -45,7 +45,8 @@ def attend(
 
     All kernels agree but for rounding. What a query gets that sees nothing is finite, as are all
     gradients, and differs between kernels.
-    Raises `RequestError` when `kernel` does not run on these devices or in this dtype.
+    Raises `RequestError` when `kernel` does not run on these devices; in which dtypes it computes
+    is checked with the configuration.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if RING in mesh.explicit_axes and mesh.shape[RING] > 1:
@@ -59,7 +60,7 @@ def attend(
     if kernel == "chunked":
         in_chunks = partial(attend_in_chunks, block=128 if platform == "cpu" else 512)
         return on_each_device(in_chunks, queries, keys, values, visible)
-    _refuse(kernel, platform, queries.dtype)
+    _refuse(kernel, platform)
     if kernel == "cudnn":
         return on_each_device(cudnn.attend_by_cudnn, queries, keys, values, visible)
     # Where there is no TPU, nobody should wait for Pallas to be imported.
@@ -103,18 +104,13 @@ def on_each_device(
     )
 
 
-def _refuse(kernel: Kernel, platform: str, dtype: jnp.dtype) -> None:
+def _refuse(kernel: Kernel, platform: str) -> None:
     """What a kernel itself would say less clearly."""
     wanted, devices = {"splash": ("tpu", "TPUs"), "cudnn": ("gpu", "NVIDIA GPUs")}[kernel]
     if platform != wanted:
         raise RequestError(
             f"model.attention {kernel} is for {devices}, and these devices are {platform}: "
             "auto, plain and chunked run on all"
-        )
-    if dtype == jnp.float64 or (kernel == "cudnn" and dtype == jnp.float32):
-        raise RequestError(
-            f"model.attention {kernel} does not compute in model.dtype {dtype}: auto, plain and "
-            "chunked do"
         )
 
 

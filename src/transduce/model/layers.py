@@ -18,6 +18,7 @@ from transduce.arrays import Array, Bool, Float, Int
 from transduce.config import ModelConfig
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.cached import Written, attend_to_memory, attend_to_written
+from transduce.model.products import product
 from transduce.model.visibility import Visible
 from transduce.parallel.mesh import gathered, out_sharding
 
@@ -53,10 +54,10 @@ class FeedForward(nnx.Module):
         self.out_bias = nnx.Param(jnp.zeros(d_model, param_dtype), axes=(None,))
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-        inner = jnp.einsum("btd,df->btf", x, gathered(self.into, self.dtype))
+        inner = product("btd,df->btf", x, gathered(self.into, self.dtype))
         inner = jax.nn.relu(inner + self.into_bias[...].astype(self.dtype)[None, None])
         layout = out_sharding("batch", "positions", None)
-        out = jnp.einsum("btf,fd->btd", inner, gathered(self.out, self.dtype), out_sharding=layout)
+        out = product("btf,fd->btd", inner, gathered(self.out, self.dtype), layout)
         return out + self.out_bias[...].astype(self.dtype)[None, None]
 
 

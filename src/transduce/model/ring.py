@@ -2,13 +2,12 @@
 
 Every device of the mesh axis `context` keeps its own queries. Keys and values go round from
 neighbour to neighbour, each device's with the number of each position and its segment, until all
-have been at every device. A query's softmax is gathered on the way, from what it was so far and a
-chunk of keys (Milakov and Gimelshein 2018). So a device holds, besides its own keys, those that
-are there and those that are coming, and scores for no more than a chunk.
+have been at every device. On the way a query adds up what it gets from each chunk of them (see
+`blockwise`). So a device holds, besides its own keys, those that are there and those that are
+coming, and scores for no more than a chunk.
 
-Going backward the keys go round again, their gradients after them, and the weights are made anew
-from the logarithm of their sum (Dao et al. 2022). What a causal mask hides is computed all the
-same: while one device has nothing to look at, another has.
+Going backward the keys go round again, their gradients after them. What a causal mask hides is
+computed all the same: while one device has nothing to look at, another has.
 """
 
 import functools
@@ -21,7 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from transduce.arrays import Array, Bool, Float, Int
+from transduce.arrays import Array, Float, Int
+from transduce.model.blockwise import Mixing, block_gradients, block_scores, mean_slope
 from transduce.model.visibility import Visible
 from transduce.parallel.mesh import spec
 
@@ -42,7 +42,10 @@ def ring_attend(
     T and S are divided over `context`, each in equal parts; the batch and the heads are divided
     as ever. Sums are float32 or wider. A query that sees nothing gets zeros.
     """
-    return _ring(queries, keys, values, visible.queries, visible.keys, visible.causal)
+    # JAX takes what does not change from layer to layer out of the loop over them, here the masks:
+    # of all positions, before the first layer. So they come to depend on what does.
+    queries, looking, looked_at = lax.optimization_barrier((queries, visible.queries, visible.keys))
+    return _ring(queries, keys, values, looking, looked_at, visible.causal)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
@@ -105,49 +108,51 @@ def _on_each_device(
 class _Chunks:
     """The keys of a device. Each array has the number of chunks in front of this shape."""
 
-    keys: Float[Array, "B S N H"]
-    values: Float[Array, "B S N J"]
+    keys: Float[Array, "B N S H"]
+    values: Float[Array, "B N S J"]
     segments: Int[Array, "B S"]
-    numbers: Int[Array, "S"]
-    """Of the positions in their row, counted over all devices."""
+    first: Int[Array, ""]
+    """The number of the first position in its row, counted over all devices."""
 
     @classmethod
     def of(cls, keys: Array, values: Array, segments: Array) -> "_Chunks":
         """Cuts them equally; those that are added at the end for that are padding."""
-        count = -(-segments.shape[1] // CHUNK)
+        length = segments.shape[1]
+        count = -(-length // CHUNK)
+        size = -(-length // count)
 
-        def cut(x: Array) -> Array:
-            missing = -x.shape[1] % count
-            x = jnp.pad(x, [(0, missing if axis == 1 else 0) for axis in range(x.ndim)])
-            return jnp.moveaxis(x.reshape(x.shape[0], count, -1, *x.shape[2:]), 1, 0)
+        def cut(x: Array, axis: int) -> Array:
+            padding = [(0, 0)] * x.ndim
+            padding[axis] = (0, count * size - length)
+            x = jnp.pad(x, padding)
+            x = x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+            return jnp.moveaxis(x, axis, 0)
 
-        numbers = cut(_numbers(segments.shape[1])[None])[:, 0]
-        return cls(keys=cut(keys), values=cut(values), segments=cut(segments), numbers=numbers)
-
-
-def _numbers(length: int) -> Int[Array, "T"]:
-    """Of a device's positions, counted over all devices."""
-    return lax.axis_index(RING) * length + jnp.arange(length)
+        first = _first(length) + size * jnp.arange(count)
+        return cls(keys=cut(keys, 2), values=cut(values, 2), segments=cut(segments, 1), first=first)
 
 
-def _joined(x: Float[Array, "C B S N H"], length: int) -> Float[Array, "B S N H"]:
+def _first(length: int) -> Int[Array, ""]:
+    """The number in its row of the first of the `length` positions of this device."""
+    return lax.axis_index(RING) * length
+
+
+def _joined(x: Float[Array, "C B N S H"], length: int) -> Float[Array, "B N S H"]:
     """What goes with chunks as one array, without padding."""
-    return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])[:, :length]
+    x = jnp.moveaxis(x, 0, 2)
+    return x.reshape(*x.shape[:2], -1, x.shape[-1])[:, :, :length]
 
 
 def _scores(
     causal: bool,
-    queries: Float[Array, "B T N H"],
+    queries: Float[Array, "B N T H"],
     looking: Int[Array, "B T"],
     chunk: _Chunks,
 ) -> Float[Array, "B N T S"]:
-    """Of the scaled queries and a chunk of keys; minus infinity where nothing may be seen."""
-    wide = jnp.promote_types(queries.dtype, jnp.float32)
-    scores = jnp.einsum("btnh,bsnh->bnts", queries, chunk.keys, preferred_element_type=wide)
-    seen: Bool[Array, "B T S"] = Visible(queries=looking, keys=chunk.segments).mask()
-    if causal:
-        seen &= (chunk.numbers[None] <= _numbers(looking.shape[1])[:, None])[None]
-    return jnp.where(seen[:, None], scores, -jnp.inf)
+    """Of the scaled queries and a chunk of keys."""
+    visible = Visible(queries=looking, keys=chunk.segments, causal=causal)
+    seen = visible.mask(row=_first(looking.shape[1]), column=chunk.first)
+    return block_scores(queries, chunk.keys, seen)
 
 
 def _round(look: Callable[..., Any], state: Any, chunks: _Chunks, sums: Any) -> Any:
@@ -180,37 +185,16 @@ def _mix(
     looked_at: Int[Array, "B S"],
 ) -> tuple[Float[Array, "B T N J"], Float[Array, "B N T"]]:
     """The mixed values, and the logarithm of the sum that each query's softmax divides by."""
+    queries, keys, values = (x.swapaxes(1, 2) for x in (queries, keys, values))
     queries = queries * queries.shape[-1] ** -0.5
-    wide = jnp.promote_types(queries.dtype, jnp.float32)
-    rows, length, heads, _ = queries.shape
 
-    def look(state: tuple[Array, Array, Array], chunk: _Chunks) -> tuple[Any, None]:
-        mixed, total, largest = state
-        scores = _scores(causal, queries, looking, chunk)
-        before, largest = largest, jnp.maximum(largest, jnp.max(scores, axis=-1))
-        weights = jnp.exp(scores - largest[..., None])
-        kept = jnp.exp(before - largest)
-        new = jnp.einsum(
-            "bnts,bsnj->bntj",
-            weights.astype(values.dtype),
-            chunk.values,
-            preferred_element_type=wide,
-        )
-        total = kept * total + jnp.sum(weights, axis=-1)
-        return (kept[..., None] * mixed + new, total, largest), None
+    def look(state: Mixing, chunk: _Chunks) -> tuple[Mixing, None]:
+        return state.add(_scores(causal, queries, looking, chunk), chunk.values), None
 
-    state = (
-        jnp.zeros((rows, heads, length, values.shape[-1]), wide),
-        jnp.zeros((rows, heads, length), wide),
-        # Finite, so that minus infinity stays below it.
-        jnp.full((rows, heads, length), jnp.finfo(wide).min),
-    )
-    chunks = _Chunks.of(keys, values, looked_at)
-    (mixed, total, largest), _ = _round(look, state, chunks, None)
-    # Of a query that sees nothing it is 0.
-    total = jnp.where(total > 0, total, 1)
-    mixed = jnp.swapaxes(mixed / total[..., None], 1, 2)
-    return mixed.astype(values.dtype), largest + jnp.log(total)
+    start = Mixing.start(queries, width=values.shape[-1])
+    state, _ = _round(look, start, _Chunks.of(keys, values, looked_at), None)
+    mixed, log_totals = state.result()
+    return mixed.swapaxes(1, 2).astype(values.dtype), log_totals
 
 
 def _differentiate(
@@ -222,32 +206,36 @@ def _differentiate(
     looked_at: Int[Array, "B S"],
     mixed: Float[Array, "B T N J"],
     log_totals: Float[Array, "B N T"],
-    of_mixed: Float[Array, "B T N J"],
+    slopes: Float[Array, "B T N J"],
 ) -> tuple[Array, Array, Array]:
-    """The gradients of queries, keys and values, given that of the mixed values."""
+    """The gradients of queries, keys and values; `slopes` are those of the mixed values."""
+    inputs = queries, keys, values, mixed, slopes
+    queries, keys, values, mixed, slopes = (x.swapaxes(1, 2) for x in inputs)
     scale = queries.shape[-1] ** -0.5
-    scaled = queries * scale
+    scaled, means = queries * scale, mean_slope(slopes, mixed)
     wide = log_totals.dtype
-    einsum = functools.partial(jnp.einsum, preferred_element_type=wide)
-    # What the softmax takes from the gradient of each of a query's weights.
-    mean = einsum("btnj,btnj->bnt", of_mixed.astype(wide), mixed.astype(wide))
 
     def look(of_queries: Array, chunk: _Chunks) -> tuple[Array, tuple[Array, Array]]:
         scores = _scores(causal, scaled, looking, chunk)
-        weights = jnp.exp(scores - log_totals[..., None])
-        of_values = einsum("bnts,btnj->bsnj", weights.astype(values.dtype), of_mixed)
-        of_weights = einsum("btnj,bsnj->bnts", of_mixed, chunk.values)
-        of_scores = (weights * (of_weights - mean[..., None])).astype(queries.dtype)
-        of_keys = einsum("bnts,btnh->bsnh", of_scores, scaled)
-        of_queries += einsum("bnts,bsnh->btnh", of_scores, chunk.keys)
-        return of_queries, (of_keys, of_values)
+        more, of_keys, of_values = block_gradients(
+            scores,
+            log_totals,
+            slopes,
+            means,
+            queries=scaled,
+            keys=chunk.keys,
+            values=chunk.values,
+        )
+        return of_queries + more, (of_keys, of_values)
 
     chunks = _Chunks.of(keys, values, looked_at)
     zeros = jnp.zeros_like(chunks.keys, wide), jnp.zeros_like(chunks.values, wide)
     of_queries, sums = _round(look, jnp.zeros_like(queries, wide), chunks, zeros)
-    of_keys, of_values = (_joined(x, keys.shape[1]) for x in sums)
+    of_keys, of_values = (_joined(x, keys.shape[2]) for x in sums)
+    gradients = scale * of_queries, of_keys, of_values
+    of_queries, of_keys, of_values = (x.swapaxes(1, 2) for x in gradients)
     return (
-        (scale * of_queries).astype(queries.dtype),
+        of_queries.astype(queries.dtype),
         of_keys.astype(keys.dtype),
         of_values.astype(values.dtype),
     )

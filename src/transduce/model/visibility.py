@@ -23,12 +23,16 @@ class Visible:
     causal: bool = field(default=False, metadata={"static": True})
     """A position sees no later one of its row (section 3.2.3)."""
 
-    def mask(self) -> Bool[Array, "B T S"]:
-        """Whether position t sees position s."""
+    def mask(self, *, row: Array | int = 0, column: Array | int = 0) -> Bool[Array, "B T S"]:
+        """Whether position t sees position s.
+
+        Of parts of rows, their first positions are numbers `row` and `column`.
+        """
         seen = (self.queries[:, :, None] == self.keys[:, None, :]) & (self.keys != 0)[:, None, :]
         if self.causal:
-            shape = (self.queries.shape[1], self.keys.shape[1])
-            seen &= jnp.tril(jnp.ones(shape, dtype=bool))[None]
+            rows = row + jnp.arange(self.queries.shape[1])
+            columns = column + jnp.arange(self.keys.shape[1])
+            seen &= (rows[:, None] >= columns[None, :])[None]
         return seen
 
 
