@@ -165,7 +165,7 @@ def test_no_lines_give_no_lines(command, workdir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"caf\xe9", b"a\0b"])
-def test_bad_bytes_are_refused_with_file_and_line(
+def test_bad_bytes_in_what_is_measured_or_forced_are_refused_with_file_and_line(
     command, workdir: Path, tmp_path: Path, bad: bytes
 ) -> None:
     """T11: exit 2, one line that says where, and no output; what was there stays."""
@@ -175,35 +175,20 @@ def test_bad_bytes_are_refused_with_file_and_line(
     new, old = tmp_path / "new", write(tmp_path / "old", ["earlier"])
     named = f"transduce: {source}, line 2: "
     for arguments in (
-        ["translate", workdir, "--input", source],
-        ["translate", workdir, "--input", source, "--output", new],
-        ["translate", workdir, "--input", source, "--output", old],
+        ["translate", workdir, "--input", good, "--prefix", source],
         ["translate", workdir, "--input", good, "--prefix", source, "--output", new],
-        ["score", workdir, "--source", source, "--target", good],
-        ["score", workdir, "--source", good, "--target", source],
+        ["translate", workdir, "--input", good, "--prefix", source, "--output", old],
         ["evaluate", workdir, "--source", source, "--reference", good],
         ["evaluate", workdir, "--source", good, "--reference", good, source],
     ):
         status, out, err = command(*arguments)
         assert (status, out, err.count("\n"), err[: len(named)]) == (2, "", 1, named)
     with standard_input(data, folder=tmp_path):
-        status, out, err = command("translate", workdir, "--output", new)
+        status, out, err = command("evaluate", workdir, "--source", "-", "--reference", good)
     assert (status, out) == (2, "")
     assert err.startswith("transduce: standard input, line 2: ")
     assert not new.exists()
     assert read(old) == ["earlier"]
-
-
-def test_lines_of_a_pipe_are_answered_before_a_bad_one(
-    command, workdir: Path, translator: Translator
-) -> None:
-    """T10, T11."""
-    expected = best(translator, ["the man", "a dog"])
-    with standard_input(b"the man\na dog\ncaf\xe9\nthe house\n"):
-        status, out, err = command("translate", workdir)
-    assert (status, lines_of(out)) == (2, expected)
-    assert err.startswith("transduce: standard input, line 3: not UTF-8")
-    assert err.count("\n") == 1
 
 
 def test_different_lengths_are_refused_before_any_work(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 
 from transduce.decoding.translator import Translation, Translator
@@ -20,6 +20,8 @@ class Answer:
     notes: tuple[str, ...]
     pieces: int
     """Of the best hypothesis."""
+    repairs: dict[str, int] = field(default_factory=dict)
+    """Of the best hypothesis, where it is a tree: how often what was done."""
 
 
 def answers(
@@ -47,6 +49,7 @@ def answers(
                 lines=write(first + place, translation),
                 notes=translation.notes,
                 pieces=len(translation.hypotheses[0].ids),
+                repairs={n: count for n, count in asdict(translation.repairs).items() if count},
             )
             for place, translation in zip(share, found, strict=True)
         )

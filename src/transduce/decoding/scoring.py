@@ -16,6 +16,9 @@ from transduce.model.transformer import Transformer
 
 _BLOCKS_AT_A_TIME = 64
 
+LONGEST = 1 << 14
+"""Tokens of a line that is scored: what is computed grows with their square."""
+
 
 def score_pairs(
     models: Sequence[Transformer],
@@ -27,7 +30,7 @@ def score_pairs(
 
     An empty target scores as EOS alone. Of several models the mean probability of each id counts,
     as in an ensemble's search. Nothing is cut: raises `RequestError`, naming the pair by its
-    number, for one that is longer than a model's learned positions.
+    number, for one that is longer than LONGEST, or than a model's learned positions.
     """
     first = 1
     for part in batched(pairs, block_rows * _BLOCKS_AT_A_TIME):
@@ -40,8 +43,13 @@ def score_pairs(
 def _require_places(
     models: Sequence[Transformer], pair: tuple[Sequence[int], Sequence[int]], number: int
 ) -> None:
+    length = max(map(len, pair))
+    if length > LONGEST:
+        raise RequestError(
+            f"line {number}: {length:,} tokens are more than can be scored ({LONGEST:,})"
+        )
     for model in models:
-        length, places = max(map(len, pair)), model.config.learned_positions
+        places = model.config.learned_positions
         if model.config.positions == "learned" and length > places:
             raise RequestError(
                 f"line {number}: {length} tokens are more than model.learned_positions ({places})"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
@@ -12,12 +12,17 @@ from transduce.arrays import EOS
 from transduce.config import RequestError, SearchConfig
 from transduce.config_checks import require
 from transduce.decoding.alignment import align
+from transduce.decoding.block import Method
 from transduce.decoding.blocks import width_for
-from transduce.decoding.engine import Engine, Method, Request
+from transduce.decoding.engine import Engine, Request
+from transduce.decoding.grammar import Alphabet
 from transduce.decoding.sampling import Sampling
 from transduce.decoding.search import Hypotheses, Ranking
 from transduce.model.transformer import Transformer, with_dtype
+from transduce.text.lines import readable
 from transduce.text.splitting import split
+from transduce.text.treebank import words_of
+from transduce.text.trees_as_text import Repairs, restore
 from transduce.text.vocabulary import Vocabulary
 
 
@@ -48,6 +53,8 @@ class Translation:
     source_tokens: tuple[str, ...] = ()
     """The pieces that were read, EOS included."""
     notes: tuple[str, ...] = ()
+    repairs: Repairs = field(default_factory=Repairs)
+    """Of the best hypothesis, where texts are trees."""
 
 
 _BLANK = Hypothesis(
@@ -64,6 +71,7 @@ _BLANK = Hypothesis(
 class _Line:
     """What is asked of the engine for a line: nothing, its text, or each of its parts."""
 
+    text: str
     sources: tuple[tuple[int, ...], ...] = ()
     prefix: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
@@ -81,11 +89,14 @@ class Translator:
         n_best: int = 1,
         alignments: bool = False,
         prefixes: bool = False,
+        trees: bool = False,
     ):
         """Several models are an ensemble. With `prefixes`, `translate` takes them.
 
-        Raises `RequestError` when a model has too few learned positions for `config`, a banned
-        piece is not in the vocabulary, or `n_best` is more than the beam or less than 1.
+        With `trees`, the texts of a parser are trees in brackets, repaired where need be, in place
+        of their symbols. Raises `RequestError` when a model has too few learned positions for
+        `config`, a banned piece is not in the vocabulary, which has no symbols for trees that are
+        asked for, or `n_best` is more than the beam or less than 1.
         """
         require(n_best > 0, f"--n-best must be positive, not {n_best}")
         if n_best > config.beam and not config.temperature:
@@ -93,7 +104,9 @@ class Translator:
                 f"--n-best {n_best} is more than search.beam ({config.beam}): there are no more "
                 "hypotheses than that"
             )
-        self.vocabulary, self.config = vocabulary, config
+        if config.grammar and not vocabulary.symbols:
+            raise RequestError("search.grammar tree is for parsers: this model writes text")
+        self.vocabulary, self.config, self._trees = vocabulary, config, trees
         self._models = tuple(
             with_dtype(model, config.dtype) if config.dtype else model for model in models
         )
@@ -146,24 +159,28 @@ class Translator:
 
     def _plan(self, lines: Sequence[str], prefixes: Sequence[str]) -> list[_Line]:
         plans = []
-        for number, ids in enumerate(self.vocabulary.encode_many(lines)):
+        texts, replaced = zip(*map(readable, lines), strict=True) if lines else ((), ())
+        for number, ids in enumerate(self.vocabulary.encode_many(texts)):
+            text, first = texts[number], (replaced[number],) * bool(replaced[number])
             prefix, notes = self._prefix(prefixes[number]) if prefixes else ([], [])
-            if not self._has_text(lines[number], ids):
-                plans.append(_Line(notes=("blank source: its prefix is left out",) * bool(prefix)))
+            if not self._has_text(text, ids):
+                left_out = ("blank source: its prefix is left out",) * bool(prefix)
+                plans.append(_Line(text=text, notes=(*first, *left_out)))
                 continue
-            sources, more = self._sources(lines[number], ids)
+            sources, more = self._sources(text, ids)
             plans.append(
                 _Line(
+                    text=text,
                     sources=tuple(map(tuple, sources)),
                     prefix=tuple(prefix),
-                    notes=(*more, *notes),
+                    notes=(*first, *more, *notes),
                 )
             )
         return plans
 
     def _prefix(self, text: str) -> tuple[list[int], list[str]]:
         """The pieces that an output begins with, and notes on them."""
-        ids = self.vocabulary.encode(text)[:-1]
+        ids = self.vocabulary.encode_target(text)[:-1]
         # The EOS after them takes a place too.
         most = self._places - 1 if self._places else len(ids)
         if len(ids) <= most:
@@ -200,6 +217,7 @@ class Translator:
         config, pieces = self.config, len(source) - 1
         limit = max(_output_limit(config, pieces), len(prefix))
         minimum = max(math.ceil(config.min_ratio * pieces), config.min_length)
+        words = len(words_of(self.vocabulary.decode(source))) if config.grammar else 0
         width = width_for(len(source))
         # Of all sources in blocks of this width the longest output, or more for a long prefix.
         length = _output_limit(config, width - 1) + 1
@@ -210,6 +228,7 @@ class Translator:
             minimum=min(minimum, limit),
             prefix=prefix,
             line=line,
+            words=words,
         )
 
     def _searched(
@@ -262,10 +281,32 @@ class Translator:
         source = [piece for ids in plan.sources for piece in ids]
         blank = replace(_BLANK, alignment=() if self._alignments else None)
         hypotheses = tuple(map(_concatenated, zip(*parts, strict=False))) if parts else (blank,)
-        return Translation(
+        translation = Translation(
             hypotheses=hypotheses,
             source_tokens=self.vocabulary.names(source),
             notes=plan.notes,
+        )
+        return self._as_trees(translation, plan.text) if self._trees and parts else translation
+
+    def _as_trees(self, translation: Translation, line: str) -> Translation:
+        found = [
+            restore(each.text, line, known=self.vocabulary.symbols)
+            for each in translation.hypotheses
+        ]
+        hypotheses = tuple(
+            replace(each, text=str(tree))
+            for each, (tree, _) in zip(translation.hypotheses, found, strict=True)
+        )
+        notes = [
+            f"hypothesis {number} is no tree over its words, and was made one: {repairs}"
+            for number, (_, repairs) in enumerate(found, start=1)
+            if repairs
+        ]
+        return replace(
+            translation,
+            hypotheses=hypotheses,
+            notes=(*translation.notes, *notes),
+            repairs=found[0][1],
         )
 
 
@@ -308,6 +349,7 @@ def _method(config: SearchConfig, vocabulary: Vocabulary, *, n_best: int, prefix
         banned=_banned(config, vocabulary),
         no_repeat_ngram=config.no_repeat_ngram,
         prefixes=prefixes,
+        trees=Alphabet.of(vocabulary.symbols) if config.grammar else None,
     )
 
 

@@ -21,7 +21,9 @@ from transduce.decoding.translator import Translation, Translator
 from transduce.decoding.workdir import Trained
 from transduce.model.transformer import with_dtype
 from transduce.parallel import hosts
-from transduce.text.lines import read_lines
+from transduce.text.lines import read_lines, readable
+from transduce.text.treebank import clean, parse_trees
+from transduce.text.trees_as_text import Repairs, linearize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +61,9 @@ def translate(
     """Writes the translations of the lines of `source`, in order, as they are ready.
 
     Lines that come through a pipe are taken as they come, at most `batch_size` at a time, and
-    are answered as they come. A file is read whole before anything is written, so that a bad line
-    leaves no output; `batch_size` of its lines are sorted by length and searched together. So is
-    a pipe whose lines have prefixes.
+    are answered as they come. A file is read whole before anything is written, and `batch_size` of
+    its lines are sorted by length and searched together. So is a pipe whose lines have prefixes.
+    Any bytes are answered: what is no text in a line is read as U+FFFD, with a warning.
     """
     require(batch_size > 0, f"--batch-size must be positive, not {batch_size}")
     translator = Translator(
@@ -71,6 +73,7 @@ def translate(
         n_best=style.n_best,
         alignments=style.alignments,
         prefixes=prefix is not None,
+        trees=bool(trained.vocabulary.symbols),
     )
     found = answers(translator, _parts(source, prefix, batch_size), style.lines)
     if not hosts.is_first():
@@ -80,18 +83,24 @@ def translate(
     live = not any(
         path == "-" and os.isatty(number) for number, path in enumerate((source, output))
     )
+    lines, repaired, repairs = 0, 0, Repairs()
     with whole_lines(output) as writer, Throughput(live=live) as throughput:
         for answer in found:
             _warn(answer)
             writer.write(answer.lines)
             throughput.add(answer.pieces)
+            lines, repaired = lines + 1, repaired + bool(answer.repairs)
+            repairs += Repairs(**answer.repairs)
+    if trained.vocabulary.symbols:
+        what = f": {repairs}" if repairs else ""
+        print(f"transduce: {repaired:,} of {lines:,} trees repaired{what}", file=sys.stderr)
 
 
 def _parts(source: str, prefix: str | None, batch_size: int) -> Iterator[Sequence[tuple[str, str]]]:
     """Lines with their prefixes, some at a time; those of a file are all read first."""
     if hosts.process()[1] > 1 and "-" in (source, prefix):
         raise RequestError("several processes cannot share standard input: give a file")
-    lines = read_lines(source)
+    lines = read_lines(source, any_bytes=True)
     if prefix is None and hosts.process()[1] == 1 and _arrives(source):
         return ([(line, "") for line in part] for part in arrivals(lines, most=batch_size))
     whole = list(lines)
@@ -114,14 +123,18 @@ def score(trained: Trained, *, source: str, target: str, style: Literal["text", 
     """Writes log P(target | source) of each pair of lines to standard output.
 
     Of "jsonl", what `translate` wrote in that format, the tokens are scored as they are; a text
-    is cut into pieces, which need not be those that a search wrote. Raises `RequestError` before
-    anything is written when the files differ in length, or such a line is no such object.
+    is cut into pieces, which need not be those that a search wrote. Of a parser, a text is a tree.
+    Any bytes are scored: what is no text is read as U+FFFD, with a warning.
+    Raises `RequestError` before anything is written when the files differ in length, such a line
+    is no such object, or the line is not one tree.
     """
-    sources, targets = list(read_lines(source)), list(read_lines(target))
+    sources, targets = _any_lines(source), _any_lines(target)
     _require_parallel(source, sources, target, targets)
     vocabulary = trained.vocabulary
     if style == "text":
-        encoded = vocabulary.encode_many(targets)
+        if vocabulary.symbols:
+            targets = [_symbols(target, n, line) for n, line in enumerate(targets, start=1)]
+        encoded = vocabulary.encode_targets(targets)
     else:
         encoded = [_ids(trained, target, n, line) for n, line in enumerate(targets, start=1)]
     pairs = zip(vocabulary.encode_many(sources), encoded, strict=True)
@@ -130,6 +143,17 @@ def score(trained: Trained, *, source: str, target: str, style: Literal["text", 
     with whole_lines("-") as writer:
         for value in score_pairs(models, pairs, block_rows=search.block_rows):
             writer.write([f"{value:.6f}"])
+
+
+def _any_lines(path: str) -> list[str]:
+    """The lines of a file of any bytes; a warning names those in which some are no text."""
+    lines = []
+    for number, line in enumerate(read_lines(path, any_bytes=True), start=1):
+        text, note = readable(line)
+        if note:
+            print(f"transduce: warning: {path}, line {number}: {note}", file=sys.stderr)
+        lines.append(text)
+    return lines
 
 
 def hypotheses(trained: Trained, search: SearchConfig, sources: Sequence[str]) -> list[str]:
@@ -155,6 +179,14 @@ def _work(found: Iterator[Answer]) -> None:
 def _warn(answer: Answer) -> None:
     for note in answer.notes:
         print(f"transduce: warning: line {answer.number}: {note}", file=sys.stderr)
+
+
+def _symbols(path: str, number: int, line: str) -> str:
+    """The symbols of the tree in a line, if there is one."""
+    trees = [clean(tree) for tree in parse_trees([line], name=f"{path}, line {number}")]
+    if len(trees) > 1:
+        raise RequestError(f"{path}, line {number}: holds {len(trees)} trees; it takes one")
+    return " ".join(linearize(trees[0])) if trees else ""
 
 
 def _ids(trained: Trained, path: str, number: int, line: str) -> list[int]:
