@@ -1,6 +1,6 @@
 # Every target sets up .venv when pyproject.toml or constraints.txt is newer than the last set-up.
 
-.PHONY: demo test slow lint types check clean
+.PHONY: demo test slow torture lint types check clean
 
 demo: .venv/.ready
 	.venv/bin/transduce train experiments/phrasebook.py --workdir runs/phrasebook
@@ -16,6 +16,10 @@ test: .venv/.ready
 # One after the other: they start programs of several processes, and some are about time.
 slow: .venv/.ready
 	$(PYTEST) -m slow
+
+# Cuts a run a hundred times at random moments and compares its end with that of a whole one.
+torture: .venv/.ready
+	.venv/bin/python tests/torture.py --cuts 100
 
 lint: .venv/.ready
 	.venv/bin/ruff format --check

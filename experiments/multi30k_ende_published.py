@@ -13,7 +13,7 @@ Reads multi30k/tok/{train,val,test_2016_flickr}.lc.norm.tok.{en,de}.gz in data.f
     transduce translate W --average 10 --input test_2016_flickr.lc.norm.tok.en.gz --output O
     sacrebleu test_2016_flickr.lc.norm.tok.de --input O --tokenize none
 
-nrefs:1|case:mixed|eff:no|tok:none|smooth:exp. Not yet run.
+Not yet run.
 """
 
 from transduce.config import (

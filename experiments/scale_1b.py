@@ -61,6 +61,7 @@ def experiment() -> Experiment:
         mesh=MeshConfig(fsdp=16),
         training=TrainingConfig(
             steps=20_000,
+            remat="dots",
             evaluate_every=1000,
             evaluation_sentences=500,
             save_every=1000,

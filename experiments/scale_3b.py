@@ -43,6 +43,7 @@ def experiment() -> Experiment:
             dropout=0.3,
             norm="pre",
             dtype="bfloat16",
+            unroll=0,
         ),
         data=DataConfig(
             corpora=(

@@ -27,6 +27,7 @@ def experiment() -> Experiment:
         name="wmt14_ende_base",
         model=ModelConfig(
             vocabulary_size=37000,
+            unroll=0,
         ),
         data=DataConfig(
             corpora=(
@@ -41,5 +42,7 @@ def experiment() -> Experiment:
             vocabulary=VocabularyConfig(size=37000),
             rows=96,
         ),
-        training=TrainingConfig(steps=100_000, evaluate_every=3000, save_every=1500, keep=5),
+        training=TrainingConfig(
+            steps=100_000, evaluate_every=3000, save_every=1500, keep=5, loss_chunks=16
+        ),
     )

@@ -31,6 +31,7 @@ def experiment() -> Experiment:
             d_ff=4096,
             heads=16,
             dropout=0.3,
+            unroll=0,
         ),
         data=DataConfig(
             corpora=(
@@ -45,5 +46,7 @@ def experiment() -> Experiment:
             vocabulary=VocabularyConfig(size=37000),
             rows=96,
         ),
-        training=TrainingConfig(steps=300_000, evaluate_every=6000, save_every=600, keep=20),
+        training=TrainingConfig(
+            steps=300_000, evaluate_every=6000, save_every=600, keep=20, loss_chunks=16
+        ),
     )

@@ -46,6 +46,9 @@ NEEDED = {
     "evaluate": ["W", "--source", "F", "--reference", "F"],
     "compare": [],
     "brackets": ["F", "F"],
+    "plan": ["W", "--on", "cpu"],
+    "sweep": ["F", "--workdir", "R"],
+    "attend": ["W", "--source", "A", "--output", "F.html"],
 }
 """What a verb cannot do without."""
 

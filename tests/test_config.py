@@ -56,6 +56,7 @@ POSITIVE = [
     "training.save_every",
     "training.keep",
     "training.loss_chunks",
+    "training.nonfinite_limit",
     "search.beam",
     "search.block_rows",
     "search.blocks",
@@ -163,6 +164,22 @@ def test_widths_that_come_in_pairs_are_even() -> None:
         ModelConfig(d_model=511)
     with pytest.raises(RequestError, match=r"^model.d_k must be even for rotary .* not 63$"):
         ModelConfig(d_k=63, positions="rotary")
+
+
+@pytest.mark.parametrize(
+    ("attention", "dtypes"), [("splash", "bfloat16 and float32"), ("cudnn", "bfloat16")]
+)
+def test_a_kernel_that_does_not_compute_in_the_dtype_is_refused(
+    attention: Any, dtypes: str
+) -> None:
+    for dtype in ("bfloat16", "float32", "float64"):
+        if dtype in dtypes:
+            assert ModelConfig(attention=attention, dtype=dtype).dtype == dtype
+            continue
+        message = f"^model.attention {attention} computes in {dtypes} alone, .* model.dtype {dtype}"
+        with pytest.raises(RequestError, match=message):
+            ModelConfig(attention=attention, dtype=dtype)
+    assert ModelConfig(attention="chunked", dtype="float64").dtype == "float64"
 
 
 def test_a_character_coverage_above_one_is_refused() -> None:

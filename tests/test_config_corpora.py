@@ -2,7 +2,8 @@
 
 import pytest
 
-from transduce.config import CorpusConfig, RequestError
+from transduce.config import CorpusConfig, DataConfig, Experiment, RequestError, TrainingConfig
+from transduce.config_data import section_numbers
 
 
 def corpus(**changes) -> CorpusConfig:
@@ -21,7 +22,19 @@ def corpus(**changes) -> CorpusConfig:
         ({"tag": "a\nb"}, "tag must be printable"),
         ({"test": ("a", "")}, "corpus toy: test must name a source and a target file"),
         ({"path": "a"}, "path is for builders tfds and wmt14, not for files"),
-        ({"builder": "tfds"}, "train names files, which only builder files reads"),
+        ({"builder": "tfds"}, "train names files, which only builders files and treebank read"),
+        (
+            {"builder": "treebank", "train": ("", ""), "dev": ("", "")},
+            "corpus toy: train must name a file or folder of trees first",
+        ),
+        (
+            {"builder": "treebank", "train": ("a", ""), "dev": ("", "22")},
+            "dev must name a file or folder of trees first",
+        ),
+        (
+            {"builder": "treebank", "train": ("a", "21-02"), "dev": ("", "")},
+            'sections are such as "22" or "02-21", not \'21-02\'',
+        ),
         ({"builder": "tfds", "train": ("", ""), "dev": ("", "")}, "path must name the data set's"),
         (
             {"builder": "wmt14", "train": ("", ""), "dev": ("", ""), "target_language": "cs"},
@@ -32,3 +45,34 @@ def corpus(**changes) -> CorpusConfig:
 def test_a_corpus_that_makes_no_sense_is_refused(changes: dict, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         corpus(**changes)
+
+
+def treebank(**changes) -> CorpusConfig:
+    return corpus(**{"builder": "treebank", "train": ("a", ""), "dev": ("", ""), **changes})
+
+
+def test_a_treebank_needs_no_dev_and_stands_beside_treebanks_alone() -> None:
+    both = (treebank(), treebank(name="more", dev=("b", "22")))
+    assert DataConfig(corpora=both).is_of_trees
+    assert not DataConfig(corpora=(corpus(),)).is_of_trees
+    with pytest.raises(RequestError, match="a treebank stands beside corpora of text"):
+        DataConfig(corpora=(treebank(), corpus(name="text")))
+
+
+def test_what_is_watched_is_what_is_measured() -> None:
+    trees, text = DataConfig(corpora=(treebank(),)), DataConfig(corpora=(corpus(),))
+    Experiment(name="a", data=trees, training=TrainingConfig(watch="f1"))
+    Experiment(name="a", data=text, training=TrainingConfig(watch="bleu"))
+    with pytest.raises(RequestError, match=r"training\.watch must be loss or f1 .* not bleu"):
+        Experiment(name="a", data=trees, training=TrainingConfig(watch="bleu"))
+    with pytest.raises(RequestError, match=r"training\.watch must be loss or bleu .* not f1"):
+        Experiment(name="a", data=text, training=TrainingConfig(watch="f1"))
+
+
+def test_sections_are_numbers_and_ranges() -> None:
+    assert section_numbers("22") == [22]
+    assert section_numbers("02-04") == [2, 3, 4]
+    assert section_numbers("0,02-03,24") == [0, 2, 3, 24]
+    for wrong in ("", "a", "2-", "2,,3", "002", "\u0662"):
+        with pytest.raises(RequestError, match="sections are such as"):
+            section_numbers(wrong)

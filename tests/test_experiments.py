@@ -51,8 +51,9 @@ def test_an_experiment_is_named_as_its_file(path: Path) -> None:
 def test_a_docstring_is_the_record_of_the_run_or_says_that_there_is_none(path: Path) -> None:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert f"transduce train experiments/{path.name} --workdir " in text
-    # A record has a score with sacreBLEU's signature and the time that the run took.
-    recorded = "nrefs:" in text and re.search(r"\d+ (seconds|minutes|hours|days)", text)
+    # A record has a score with sacreBLEU's signature, or EVALB's, and the time that the run took.
+    measured = "nrefs:" in text or "EVALB" in text
+    recorded = measured and re.search(r"\d+ (seconds|minutes|hours|days)", text)
     assert bool(recorded) != text.endswith("\nNot yet run."), "either a record or Not yet run."
 
 

@@ -27,14 +27,17 @@ ROOMS = [
     "text",
     "pipeline",
     "workdir",
+    "damage",
     "checkpoints",
     "decoding",
     "evaluation",
     "training",
     "planning",
+    "sweeping",
     "viewing",
     "exchange",
     "environment",
+    "arguments",
     "cli",
 ]
 
@@ -196,4 +199,6 @@ def test_a_built_wheel_is_typed_and_has_every_module(tmp_path: Path) -> None:
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
     (wheel,) = tmp_path.glob("transduce-*.whl")
     expected = {f"transduce/{path.relative_to(SOURCE)}" for path in SOURCE.rglob("*.py")}
+    assets = (path for path in (SOURCE / "viewing" / "assets").iterdir() if path.is_file())
+    expected |= {f"transduce/{path.relative_to(SOURCE)}" for path in assets}
     assert expected | {"transduce/py.typed"} <= set(zipfile.ZipFile(wheel).namelist())

@@ -6,12 +6,24 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Literal
+from dataclasses import MISSING, fields
+from typing import Any
 
 import tyro
 
 from transduce import environment
+from transduce.arguments import (
+    AttendArguments,
+    BracketsArguments,
+    CompareArguments,
+    EvaluateArguments,
+    PlanArguments,
+    ScoreArguments,
+    SweepArguments,
+    TrainArguments,
+    TrainedArguments,
+    TranslateArguments,
+)
 from transduce.config import (
     Diverged,
     Experiment,
@@ -19,108 +31,10 @@ from transduce.config import (
     RequestError,
     SaveFailed,
     SearchConfig,
+    VariantsFailed,
     WriteFailed,
 )
 from transduce.config_files import load_experiment
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainArguments:
-    """Train a model, or go on training it."""
-
-    file: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="EXPERIMENT")]
-    """Python file that defines experiment() -> Experiment."""
-    workdir: str
-    """Folder for all that the run makes; a run that is there already is continued."""
-    profile: bool = False
-    """Write a profiler trace of three updates to WORKDIR/profile."""
-    experiment: Annotated[Experiment, tyro.conf.arg(name="")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedArguments:
-    """Which parameters to decode with."""
-
-    workdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORKDIR")]
-    """What transduce train made."""
-    ensemble: tuple[str, ...] = ()
-    """More workdirs, of the same vocabulary: the models' mean probability decides."""
-    step: int | None = None
-    """The checkpoint to use; the newest if not given."""
-    average: int = 1
-    """Use the mean of the newest K checkpoints."""
-    best: bool = False
-    """Use the parameters that did best on dev."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslateArguments(TrainedArguments):
-    """Translate text, one sentence a line."""
-
-    input: str = "-"
-    """File to read, plain or gzip; - is standard input."""
-    output: str = "-"
-    """File to write; - is standard output."""
-    format: Literal["text", "jsonl"] = "text"
-    """A line of text for each line read, or a JSON object."""
-    n_best: int = 1
-    """Hypotheses written of each line, best first: in text as Moses writes them, NUMBER ||| TEXT
-    ||| LOG-PROBABILITY ||| SCORE with numbers from 0; in an object as its alternatives."""
-    scores: bool = False
-    """Begin each line of text with its log-probability and a tab."""
-    alignments: bool = False
-    """Write the attention of each token to the tokens of its source, in jsonl."""
-    prefix: str | None = None
-    """File with what each output begins with; an empty line leaves an output free."""
-    batch_size: int = 4096
-    """Lines read and searched at a time; what becomes of a line does not depend on it."""
-    search: SearchConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreArguments(TrainedArguments):
-    """Write the log-probability of each target line given its source line."""
-
-    source: str
-    target: str
-    format: Literal["text", "jsonl"] = "text"
-    """Of the target; of jsonl, which translate writes, the tokens are scored as they are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateArguments(TrainedArguments):
-    """Translate a source file and score it against references, as JSON."""
-
-    source: str
-    reference: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
-    """One or more files, each with a line for each source line."""
-    search: SearchConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareArguments:
-    """Compare systems' translations by paired bootstrap resampling, as JSON."""
-
-    reference: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
-    """One or more files, each with a line for each sentence, plain or gzip; - is standard input."""
-    system: Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
-    """A system's translations; given twice or more, the baseline first."""
-    samples: int = 1000
-    """Bootstrap samples."""
-    seed: int = 12345
-    """Decides which sentences are in each sample."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BracketsArguments:
-    """Score trees against gold trees as EVALB does, one tree a line."""
-
-    gold: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="GOLD")]
-    """Gold trees, plain or gzip."""
-    test: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEST")]
-    """Trees to score; an empty line where there is none."""
-    parameters: str | None = None
-    """EVALB parameter file; without it the usual ones for Penn-style English trees."""
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -198,7 +112,61 @@ def brackets(arguments: Sequence[str]) -> None:
 
     from transduce.evaluation.bracket_verb import brackets
 
-    brackets(asked.gold, asked.test, asked.parameters)
+    brackets(asked.gold, asked.test, asked.parameters, outer_s=not asked.without_outer_s)
+
+
+def plan(arguments: Sequence[str]) -> None:
+    """Say whether a run fits on other machines, how long it takes and what it costs."""
+    path = _first_positional(arguments)
+    default = load_experiment(path) if path else Experiment(name="(given by EXPERIMENT)")
+    asked = _parse(PlanArguments, "plan", arguments, experiment=default)
+    _require_first(asked.file, arguments)
+
+    from transduce.planning.verb import plan
+
+    plan(
+        asked.experiment,
+        on=asked.on,
+        search_mesh=asked.search_mesh,
+        price=asked.price,
+        style=asked.format,
+    )
+
+
+def sweep(arguments: Sequence[str]) -> None:
+    """Train variants of an experiment, and compare them."""
+    asked = _parse(SweepArguments, "sweep", arguments)
+
+    from transduce.sweeping.verb import sweep
+
+    sweep(
+        asked.file,
+        asked.workdir,
+        vary=asked.vary,
+        commands=asked.print,
+        launcher=asked.submit,
+        report=asked.report,
+    )
+
+
+def attend(arguments: Sequence[str]) -> None:
+    """Draw what the model attends to, as a page or a picture."""
+    asked = _parse(AttendArguments, "attend", arguments, search=_search(arguments))
+    _require_first(asked.workdir, arguments)
+
+    from transduce.viewing.verb import attend
+    from transduce.workdir import Workdir
+
+    attend(
+        _load(asked),
+        asked.search,
+        source=asked.source,
+        target=asked.target,
+        output=asked.output,
+        style=asked.format,
+        show=asked.show,
+        name=Workdir.of(asked.workdir).path.name,
+    )
 
 
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
@@ -208,6 +176,9 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "evaluate": evaluate,
     "compare": compare,
     "brackets": brackets,
+    "plan": plan,
+    "sweep": sweep,
+    "attend": attend,
 }
 
 
@@ -249,7 +220,7 @@ def run(arguments: Sequence[str]) -> int:
     except RequestError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
-    except (Diverged, SaveFailed, WriteFailed) as error:
+    except (Diverged, SaveFailed, VariantsFailed, WriteFailed) as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:
@@ -289,7 +260,13 @@ def _load(asked: TrainedArguments) -> Any:
 
     hosts.initialize()
     paths = [asked.workdir, *asked.ensemble]
-    return workdir.load(paths, step=asked.step, average=asked.average, best=asked.best)
+    return workdir.load(
+        paths,
+        step=asked.step,
+        average=asked.average,
+        best=asked.best,
+        mask_heads=asked.mask_head,
+    )
 
 
 def _search(arguments: Sequence[str]) -> SearchConfig:

@@ -13,6 +13,7 @@ from transduce.config_checks import (
     Interrupted,
     RequestError,
     SaveFailed,
+    VariantsFailed,
     WriteFailed,
     fraction,
     not_negative,
@@ -35,6 +36,7 @@ __all__ = [
     "SaveFailed",
     "SearchConfig",
     "TrainingConfig",
+    "VariantsFailed",
     "VocabularyConfig",
     "WriteFailed",
 ]
@@ -89,6 +91,13 @@ class ModelConfig:
         require(
             self.positions != "rotary" or self.d_k % 2 == 0,
             f"model.d_k must be even for rotary positions, not {self.d_k}",
+        )
+        dtypes = {"splash": ("bfloat16", "float32"), "cudnn": ("bfloat16",)}
+        taken = dtypes.get(self.attention, (self.dtype,))
+        require(
+            self.dtype in taken,
+            f"model.attention {self.attention} computes in {' and '.join(taken)} alone, not in "
+            f"model.dtype {self.dtype}: auto, plain and chunked do",
         )
 
 
@@ -148,8 +157,9 @@ class TrainingConfig:
     patience: int = 0
     """Ends the run after so many evaluations on dev, one after the other, that were not the best
     so far; 0: no such end."""
-    watch: Literal["loss", "bleu"] = "loss"
-    """What on dev says which parameters are the best; those are kept beside the newest."""
+    watch: Literal["loss", "bleu", "f1"] = "loss"
+    """What on dev says which parameters are the best, BLEU of text, F1 of trees; they are kept
+    beside the newest."""
     warm_start: str = ""
     """Workdir whose best parameters, else its newest, and whose vocabulary a new run begins with;
     its optimiser and its schedule begin anew."""
@@ -181,6 +191,16 @@ class TrainingConfig:
     interrupted or ended, is kept besides until the next."""
     samples: int = 4
     """Translations printed beside their references at an evaluation."""
+    nonfinite: Literal["stop", "skip"] = "stop"
+    """What is done when the loss or the gradient of an update is no finite number: the run ends,
+    or goes on without that update. WORKDIR/nonfinite lists its sentence pairs either way."""
+    nonfinite_limit: int = 10
+    """Updates in a row that may be left out so; one more ends the run."""
+    skip_steps: tuple[str, ...] = ()
+    """Updates that are left out on purpose, FIRST:LAST; their batches are passed over."""
+    on_damage: Literal["stop", "previous"] = "stop"
+    """What is done when the newest checkpoint is damaged: the run ends, or goes on from the one
+    before it that is whole."""
 
     def __post_init__(self) -> None:
         positive("training", self, "loss_chunks steps accumulation log_every save_every keep")
@@ -188,6 +208,13 @@ class TrainingConfig:
         fraction("training", self, "ema_decay")
         not_negative("training", self, "evaluate_every evaluation_sentences samples seed")
         not_negative("training", self, "epochs minutes patience")
+        positive("training", self, "nonfinite_limit")
+        for updates in self.skip_steps:
+            first, _, last = updates.partition(":")
+            require(
+                first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last),
+                f"training.skip_steps must be FIRST:LAST, counted from 1, not {updates!r}",
+            )
         require(
             not self.patience or self.evaluate_every > 0,
             "training.patience needs evaluations: set training.evaluate_every",
@@ -222,6 +249,9 @@ class SearchConfig:
     """Pieces of the vocabulary that are never written, such as <unk>."""
     no_repeat_ngram: int = 0
     """No so many pieces in a row are written twice; 0: anything may be."""
+    grammar: Literal["", "tree"] = ""
+    """tree, of a parser: only trees over the words of the source are written. Empty: anything may
+    be, and what is no tree is repaired."""
     temperature: float = 0.0
     """Outputs are drawn at random, from the softmax of the logits divided by this, from 0.01 to
     100; 0: beam search."""
@@ -258,6 +288,16 @@ class SearchConfig:
             self.temperature == 0 or 0.01 <= self.temperature <= 100,
             f"search.temperature must be 0 or from 0.01 to 100, not {self.temperature}",
         )
+        require(
+            not (self.grammar and self.no_repeat_ngram),
+            "search.grammar and search.no_repeat_ngram exclude each other: trees repeat brackets",
+        )
+        room = self.max_ratio >= 1 and self.extra_length >= 2 and not self.max_length
+        require(
+            room or not self.grammar,
+            "search.grammar needs room for a bracket around all words: set search.max_ratio to at "
+            "least 1, search.extra_length to at least 2 and search.max_length to 0",
+        )
         drawn = self.top_k or self.top_p < 1
         require(
             self.temperature > 0 or not drawn,
@@ -288,6 +328,12 @@ class Experiment:
             wanted <= have,
             f"data.vocabulary.size ({wanted}) is larger than model.vocabulary_size ({have}): "
             f"set model.vocabulary_size to at least {wanted}",
+        )
+        measured = "f1" if self.data.is_of_trees else "bleu"
+        require(
+            self.training.watch in ("loss", measured) or not self.data.corpora,
+            f"training.watch must be loss or {measured} with these corpora, not "
+            f"{self.training.watch}",
         )
         rows, parts = self.data.rows, self.training.accumulation
         require(

@@ -29,6 +29,13 @@ class WriteFailed(Exception):
     """
 
 
+class VariantsFailed(Exception):
+    """Some variants of a sweep failed, the others not; the message names them.
+
+    The command line prints the message as one line and exits with status 1.
+    """
+
+
 class Interrupted(Exception):
     """A run was asked to stop, and all that it did is saved; the message says how far it came.
 

@@ -1,6 +1,7 @@
 """The configuration of data: corpora, vocabulary, filters, and how batches are made of them."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,15 +19,18 @@ class CorpusConfig:
     """Names the prepared data set."""
     source_language: str
     target_language: str
-    builder: Literal["files", "phrasebook", "wmt14", "tfds"] = "files"
+    builder: Literal["files", "phrasebook", "wmt14", "tfds", "treebank"] = "files"
     """Parallel text files; the phrasebook that transduce makes itself; WMT 2014 between English
-    and German or French, downloaded; or a data set that TFDS prepared, as it lies on the disk."""
+    and German or French, downloaded; a data set that TFDS prepared, as it lies on the disk; or
+    trees, whose words are the source and whose symbols are the target."""
     train: tuple[str, str] = ("", "")
     """Of files: source and target, plain or gzip, one sentence a line, or both SGML (.sgm or
-    .sgm.gz); relative to data.folder."""
+    .sgm.gz); relative to data.folder. Of a treebank: a file of trees, plain or gzip, or a folder of
+    them, and "" for all of it or sections of the Penn Treebank, such as "02-21" or "22"."""
     dev: tuple[str, str] = ("", "")
+    """As train; of a treebank it may be left out, as ("", "")."""
     test: tuple[str, str] = ("", "")
-    """May be left out, as ("", "")."""
+    """As train; may be left out, as ("", "")."""
     path: str = ""
     """Of tfds: the folder with the data set's dataset_info.json. Of wmt14: where archives that were
     downloaded by hand may lie, under their own names. Relative to data.folder."""
@@ -52,10 +56,18 @@ class CorpusConfig:
                     all(named) or (split == "test" and not any(named)),
                     f"corpus {self.name}: {split} must name a source and a target file",
                 )
+            elif self.builder == "treebank":
+                require(
+                    named[0] or not (named[1] or split == "train"),
+                    f"corpus {self.name}: {split} must name a file or folder of trees first",
+                )
+                if named[1]:
+                    section_numbers(getattr(self, split)[1])
             else:
                 require(
                     not any(named),
-                    f"corpus {self.name}: {split} names files, which only builder files reads",
+                    f"corpus {self.name}: {split} names files, which only builders files and "
+                    "treebank read",
                 )
         require(
             self.builder != "tfds" or bool(self.path),
@@ -82,12 +94,23 @@ class CorpusConfig:
         )
 
 
+def section_numbers(sections: str) -> list[int]:
+    """The numbers in "22", "02-21" or "00,02-21". Raises `RequestError` for anything else."""
+    numbers: list[int] = []
+    for part in sections.split(","):
+        found = re.fullmatch(r"([0-9]{1,2})(?:-([0-9]{1,2}))?", part)
+        wanted = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+        require(bool(wanted), f'sections are such as "22" or "02-21", not {sections!r}')
+        numbers += wanted
+    return numbers
+
+
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     """The SentencePiece vocabulary that source and target share."""
 
     size: int = 37_000
-    """Pieces, the special symbols included."""
+    """Pieces, the special symbols included, and those of trees where the corpora are treebanks."""
     kind: Literal["bpe", "unigram"] = "bpe"
     normalization: Literal["identity", "nmt_nfkc", "nfkc"] = "identity"
     """SentencePiece's rule; identity keeps every character as it was."""
@@ -194,3 +217,13 @@ class DataConfig:
         )
         names = [corpus.name for corpus in self.corpora]
         require(len(set(names)) == len(names), f"corpora have the same name: {names}")
+        trees = [corpus.builder == "treebank" for corpus in self.corpora]
+        require(
+            all(trees) or not any(trees),
+            "a treebank stands beside corpora of text: train a parser on treebanks alone",
+        )
+
+    @property
+    def is_of_trees(self) -> bool:
+        """Whether what is learnt is parsing: the corpora are treebanks."""
+        return any(corpus.builder == "treebank" for corpus in self.corpora)

@@ -18,6 +18,7 @@ class Words(Vocabulary):
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
+        self.symbols = {}
 
     def encode(self, text: str) -> list[int]:
         return [*(self._id(word) for word in text.split()), EOS]

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -62,15 +63,19 @@ class TrainingBatches:
         place: Callable[[Batch], Batch],
         state: State | None = None,
         numbers: Sequence[int] | None = None,
+        history: int = 1,
     ):
         """`place` puts a batch of host arrays onto devices, ahead of the step that uses it.
 
         `state` is that of earlier iterators, which this one goes on from. `numbers` are those of
-        the readers whose rows are given; None: all.
+        the readers whose rows are given; None: all. `history` is how many of the last batches
+        `pairs` knows.
         """
+        self._made_of = corpora, vocabulary, config
         self._numbers = range(config.readers) if numbers is None else numbers
         known = state or {}
         self._state = {str(n): known[str(n)] for n in self._numbers if str(n) in known}
+        self._before: deque[State] = deque(maxlen=history)
         pairs = examples(corpora, vocabulary, config)
         readers = [
             reader(pairs, config, number=number, state=self._state.get(str(number)))
@@ -96,7 +101,10 @@ class TrainingBatches:
 
     def __next__(self) -> Batch:
         batch, states = next(self._iterator)
-        self._state |= {str(n): state for n, state in zip(self._numbers, states, strict=True)}
+        self._before.append(self._state)
+        self._state = self._state | {
+            str(n): state for n, state in zip(self._numbers, states, strict=True)
+        }
         return batch
 
     def get_state(self) -> State:
@@ -106,6 +114,24 @@ class TrainingBatches:
         """
         parts = hosts.gather_bytes(json.dumps(self._state).encode()) or []
         return {number: state for part in parts for number, state in json.loads(part).items()}
+
+    def pairs(self, ago: int) -> dict[int, list[int]]:
+        """What the batch is made of that was given `ago` batches before the last one.
+
+        The places of the pairs in their splits, by the numbers of the corpora, of this process's
+        readers. Its rows are made once more for that, from the state before it.
+        """
+        corpora, vocabulary, config = self._made_of
+        state = self._before[-1 - ago]
+        named = examples(corpora, vocabulary, config, named=True)
+        found: dict[int, list[int]] = {}
+        for number in self._numbers:
+            start = state.get(str(number))
+            rows, _ = next(iter(reader(named, config, number=number, state=start, named=True)))
+            names = rows["pair"][rows["pair_segment_ids"] > 0].reshape(-1, 2)
+            for corpus, place in names.tolist():
+                found.setdefault(corpus, []).append(place)
+        return found
 
     def close(self) -> None:
         """Ends the thread and the worker processes that read ahead."""

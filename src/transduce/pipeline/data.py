@@ -12,6 +12,7 @@ from transduce.pipeline.readers import Corpus, Source
 from transduce.pipeline.selection import Pairs, Selection, select
 from transduce.pipeline.tokenized import tokenized
 from transduce.text.corpora import prepare, training_sentences
+from transduce.text.trees_as_text import symbols
 from transduce.text.vocabulary import Vocabulary, open_vocabulary
 
 
@@ -66,12 +67,16 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
             raise RequestError(
                 "no corpus has a dev split: name dev files, or add a corpus that has one"
             )
+        trees = [pairs for pairs in train.values() if config.is_of_trees]
         vocabulary = open_vocabulary(
             vocabulary_path,
             config=config.vocabulary,
             sentences=lambda: training_sentences(
-                [*train.values()], limit=config.vocabulary.training_sentences
+                [*train.values()],
+                limit=config.vocabulary.training_sentences,
+                sources_alone=config.is_of_trees,
             ),
+            symbols=symbols(target.split() for pairs in trees for _, target in pairs),
         )
         if len(vocabulary) > vocabulary_rows:
             raise RequestError(

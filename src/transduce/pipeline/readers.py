@@ -42,12 +42,23 @@ class _Pick:
 
     source: Source
     kept: np.ndarray
+    number: int
+    """Of the corpus."""
 
     def __len__(self) -> int:
         return len(self.kept)
 
     def __getitem__(self, index: Any) -> tuple[str, str] | Rows:
         return self.source[int(self.kept[index])]
+
+
+@dataclass(frozen=True)
+class _NamedPick(_Pick):
+    """The same, with what is needed to find a pair again: its corpus, and its place there."""
+
+    def __getitem__(self, index: Any) -> Any:
+        name = np.array([self.number, self.kept[index]], np.int64)
+        return super().__getitem__(index), name
 
 
 @dataclass(frozen=True)
@@ -59,24 +70,43 @@ class Tokenize:
     row_length: int
 
     def __call__(self, pair: tuple[str, str], rng: np.random.Generator) -> Rows:
-        source, target = (self._ids(text, rng) for text in pair)
-        return {"source": source, "target": target}
+        source, target = pair
+        source_ids = self._sampled(source, rng) or self.vocabulary.encode(source)
+        # Symbols of trees are whole always.
+        sampled = [] if self.vocabulary.symbols else self._sampled(target, rng)
+        target_ids = sampled or self.vocabulary.encode_target(target)
+        return {"source": np.array(source_ids, np.int32), "target": np.array(target_ids, np.int32)}
 
-    def _ids(self, text: str, rng: np.random.Generator) -> np.ndarray:
-        if self.sampling:
-            ids = self.vocabulary.sample(text, rng, self.sampling)
-            # A sampled segmentation is longer; the pair was chosen because the plain one fits.
-            if len(ids) <= self.row_length:
-                return np.array(ids, np.int32)
-        return np.array(self.vocabulary.encode(text), np.int32)
+    def _sampled(self, text: str, rng: np.random.Generator) -> list[int]:
+        """Nothing when nothing is to be sampled, and when what was does not fit a row."""
+        if not self.sampling:
+            return []
+        ids = self.vocabulary.sample(text, rng, self.sampling)
+        # A sampled segmentation is longer; the pair was chosen because the plain one fits.
+        return ids if len(ids) <= self.row_length else []
+
+
+@dataclass(frozen=True)
+class _Name:
+    """Puts the name of a pair beside its ids."""
+
+    tokenize: Tokenize | None
+
+    def __call__(self, named: Any, rng: np.random.Generator) -> Rows:
+        found, name = named
+        return {**(self.tokenize(found, rng) if self.tokenize else found), "pair": name}
 
 
 def examples(
-    corpora: Sequence[Corpus], vocabulary: Vocabulary, config: DataConfig
+    corpora: Sequence[Corpus], vocabulary: Vocabulary, config: DataConfig, *, named: bool = False
 ) -> grain.MapDataset:
-    """Endless tokenised pairs, each corpus shuffled anew every time it has been gone through."""
+    """Endless tokenised pairs, each corpus shuffled anew every time it has been gone through.
+
+    `named` ones also have "pair": the number of the corpus, and the place in its split.
+    """
+    pick = _NamedPick if named else _Pick
     shuffled = [
-        grain.MapDataset.source(_Pick(corpus.source, corpus.kept))
+        grain.MapDataset.source(pick(corpus.source, corpus.kept, number))
         .seed(config.seed + number)
         .shuffle()
         .repeat()
@@ -86,23 +116,33 @@ def examples(
     if len(corpora) > 1:
         sizes = [corpus.weight * len(corpus.kept) for corpus in corpora]
         drawn = grain.MapDataset.mix(shuffled, [size / sum(sizes) for size in sizes])
-    if config.pretokenized:
-        return drawn
-    tokenize: Any = Tokenize(vocabulary, config.subword_sampling, config.row_length)
-    return drawn.seed(config.seed).random_map(tokenize)
+    tokenize: Any = None
+    if not config.pretokenized:
+        tokenize = Tokenize(vocabulary, config.subword_sampling, config.row_length)
+    if named:
+        name: Any = _Name(tokenize)
+        return drawn.seed(config.seed).random_map(name)
+    return drawn.seed(config.seed).random_map(tokenize) if tokenize else drawn
 
 
 def reader(
-    pairs: grain.MapDataset, config: DataConfig, *, number: int, state: str | None
+    pairs: grain.MapDataset,
+    config: DataConfig,
+    *,
+    number: int,
+    state: str | None,
+    named: bool = False,
 ) -> grain.IterDataset:
     """Reader `number` of config.readers, from `state` on: (its rows of a batch, state after them).
 
     It takes every pair whose place leaves the remainder `number`.
     """
+    # There is room for the names of as many pairs as have a token each.
+    names = {"pair": 2 * config.row_length} if named else {}
     stream = pairs[number :: config.readers].to_iter_dataset(grain.ReadOptions(num_threads=0))
     packed = grain.experimental.FirstFitPackIterDataset(
         stream,
-        length_struct={"source": config.row_length, "target": config.row_length},
+        length_struct={"source": config.row_length, "target": config.row_length, **names},
         num_packing_bins=config.packing_bins,
         seed=config.seed + number,
     )

@@ -124,9 +124,8 @@ class _Rules:
     def _judge_block(self, block: tuple[tuple[str, str], ...]) -> _Judged:
         filters = self.filters
         sources, targets = zip(*block, strict=True)
-        lengths = np.array(
-            [[len(ids) for ids in self.vocabulary.encode_many(side)] for side in (sources, targets)]
-        ).T
+        encoded = self.vocabulary.encode_many(sources), self.vocabulary.encode_targets(targets)
+        lengths = np.array([[len(ids) for ids in side] for side in encoded]).T
         longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
         never = np.zeros(len(block), bool)
         failures = [

@@ -62,8 +62,9 @@ def _write(path: Path, pairs: Split, vocabulary: Vocabulary) -> None:
         # In groups of one: every record can be read on its own.
         writer = array_record_module.ArrayRecordWriter(str(temporary), "group_size:1")
         for block in batched(pairs, _PAIRS_AT_A_TIME):
-            sources, targets = (vocabulary.encode_many(side) for side in zip(*block, strict=True))
-            for source, target in zip(sources, targets, strict=True):
+            sources, targets = zip(*block, strict=True)
+            encoded = vocabulary.encode_many(sources), vocabulary.encode_targets(targets)
+            for source, target in zip(*encoded, strict=True):
                 writer.write(np.array([len(source), *source, *target], np.int32).tobytes())
         writer.close()
         temporary.replace(path)
