@@ -66,9 +66,10 @@ def test_a_run_says_what_it_computes_and_what_its_time_and_memory_went_on(
         end[f"seconds_{what}"] for what in ("starting", "compiling", "evaluating", "saving")
     )
     updates = sum(30 / record["updates_per_second"] for record in records(finished, "train"))
-    assert end["seconds"] == pytest.approx(apart + updates, rel=0.02)
-    good = (updates - end["seconds_waiting"]) / end["seconds"]
-    assert end["goodput"] == pytest.approx(good, rel=1e-2)
+    # Moments between the parts are in none of them, and are long on a busy machine.
+    assert end["seconds"] == pytest.approx(apart + updates, abs=0.5)
+    good = updates - end["seconds_waiting"]
+    assert end["goodput"] * end["seconds"] == pytest.approx(good, abs=0.5)
     assert end["process_peak_bytes"] > end["step_peak_bytes"] > 0
 
 
