@@ -116,7 +116,7 @@ LOSE = """
 import os, signal, sys, time
 from transduce.parallel import hosts
 
-hosts.HEARTBEAT_SECONDS, hosts.SHUTDOWN_SECONDS = 4, 2
+hosts.COLLECTIVE_SECONDS, hosts.HEARTBEAT_SECONDS, hosts.SHUTDOWN_SECONDS = 4, 4, 2
 hosts.initialize()
 index, _ = hosts.process()
 
