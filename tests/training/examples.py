@@ -154,7 +154,7 @@ class Update:
         return self._function(state, batch)
 
     def memory_analysis(self) -> Any:
-        return SimpleNamespace(peak_memory_in_bytes=0)
+        return SimpleNamespace(temp_size_in_bytes=0, peak_memory_in_bytes=0)
 
 
 # ---- What is in a workdir ----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Lines that are added to a file, where it can be added to and where it cannot."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from etils import epath
@@ -43,8 +44,8 @@ def test_in_a_cloud_all_lines_are_written_again_now_and_then(
     """Those of before a restart too."""
     now = [1000.0]
     monkeypatch.setattr(records.time, "monotonic", lambda: now[0])
-    cloud = InACloud()
-    first = Records(cloud)  # pyright: ignore[reportArgumentType] as much of a path as is used
+    cloud: Any = InACloud()  # as much of a path as is used
+    first = Records(cloud)
     first.add("a")
     now[0] += 59
     first.add("b")
@@ -55,6 +56,6 @@ def test_in_a_cloud_all_lines_are_written_again_now_and_then(
     first.add("d")
     first.close()
     assert cloud.written[2:] == [b"a\nb\nc\nd\n"]
-    again = Records(cloud)  # pyright: ignore[reportArgumentType]
+    again = Records(cloud)
     again.add("e")
     assert cloud.written[-1] == b"a\nb\nc\nd\ne\n"

@@ -8,7 +8,7 @@ import pytest
 from transduce.viewing.attention import Attention
 
 # Fixtures are shared by importing them; they are used by their names alone.
-from ..decoding.conftest import (  # noqa: F401
+from ..decoding.conftest import (  # noqa: F401 used by their names alone
     experiment,
     make_model,
     make_workdir,

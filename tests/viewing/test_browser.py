@@ -23,7 +23,10 @@ pytestmark = [
 
 START = [Head(kind="cross", layer=1, head=head) for head in (0, 2)]
 WORD = 'button[data-side="{}"][data-index="{}"]'
-LINES = "[...document.querySelectorAll('.lines line')].map(l => [l.dataset.head, l.dataset.row, l.dataset.column].map(Number))"  # noqa: E501 one expression
+LINES = (
+    "[...document.querySelectorAll('.lines line')]"
+    ".map(l => [l.dataset.head, l.dataset.row, l.dataset.column].map(Number))"
+)
 READOUT = "document.getElementById('readout').textContent"
 
 

@@ -149,8 +149,12 @@ def memory(step: jax.stages.Compiled) -> Memory:
     in_use = [each["peak_bytes_in_use"] for each in stats if each]
     planned: Any = step.memory_analysis()
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = planned.peak_memory_in_bytes
+    if not in_use:
+        # A CPU's compiler leaves temporaries out.
+        peak += planned.temp_size_in_bytes
     return Memory(
-        step=planned.peak_memory_in_bytes,
+        step=peak,
         device=max(in_use, default=None),
         # Kilobytes, but for macOS.
         process=resident if sys.platform == "darwin" else resident * 1024,

@@ -82,7 +82,7 @@ def _draw(
         for y, token in enumerate(tokens):
             # A dollar sign is one, and begins no formula.
             axes.text(x, y, token, ha=align, va="center", fontsize=9, parse_math=False)
-    colours = matplotlib.colormaps["tab10" if max(heads) < 10 else "tab20"].colors  # pyright: ignore[reportAttributeAccessIssue] of a listed map
+    colours = matplotlib.colormaps["tab10" if max(heads) < 10 else "tab20"]
     step = min(0.1, 0.6 / len(heads))
     for place, head in enumerate(heads):
         # Heads lie beside each other, so that none hides another.
@@ -94,7 +94,7 @@ def _draw(
             LineCollection(
                 [[(0, row + shift), (1, column + shift)] for row, column in seen],
                 linewidths=[0.2 + 1.8 * value for value in values],
-                colors=[to_rgba(colours[head % len(colours)], 0.06 + 0.94 * v) for v in values],
+                colors=[to_rgba(colours(head % colours.N), 0.06 + 0.94 * v) for v in values],
                 capstyle="round",
             )
         )
