@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from orbax.checkpoint._src.checkpointers import async_checkpointer
 
 from transduce.checkpoints import Checkpoints, saved_steps
 from transduce.config import SaveFailed
+from transduce.parallel import hosts
 from transduce.workdir import Workdir
 
 from .checkpoint_examples import JSON, abstract, assert_equal, loaded, mesh, saved, state
@@ -53,6 +55,25 @@ def test_a_save_that_fails_is_told_and_takes_nothing_that_was_saved(
     saved(workdir, 3, keep=2)
     assert sorted(path.name for path in workdir.checkpoints.iterdir()) == ["2", "3"]
     assert_equal(loaded(workdir), state(mesh(), step=3).model)
+
+
+def test_a_save_that_fails_because_a_process_is_lost_is_no_failed_save(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R18: of several processes; else, and where storage is unavailable, it is one."""
+    lost = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
+    away = ValueError("UNAVAILABLE: the bucket does not answer")
+    with Checkpoints(workdir, keep=2) as checkpoints:
+        for error, count, raised in [
+            (lost, 2, ValueError),
+            (lost, 1, SaveFailed),
+            (away, 2, SaveFailed),
+        ]:
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoints._best, "wait_until_finished", Mock(side_effect=error))
+                patch.setattr(hosts, "process", lambda count=count: (0, count))
+                with pytest.raises(raised):
+                    checkpoints.save(1, state(mesh(), step=1), **JSON)
 
 
 FULL = """

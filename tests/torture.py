@@ -2,56 +2,48 @@
 
     python tests/torture.py --cuts 100
 
-trains the phrasebook, in a small form, while SIGKILL, SIGTERM and SIGINT cut it at random moments;
-each start has another layout: 1, 2 or 4 devices, in 1 or 2 processes. Then a run without a cut goes
-through the same layouts, each over the same updates, and must end with the same parameters,
-optimiser, data state and count of sentence pairs, to the bit. No checkpoint that was there may be
-lost. After that disks fill, and --lines random byte strings are translated. Standard output has one
-JSON object, standard error what goes on; the status is 0 when all is well.
+trains the phrasebook, in a small form, while SIGKILL, SIGTERM and SIGINT cut it at random moments:
+while it starts, compiles, trains, saves and, for one cut in ten, evaluates at its end; each start
+has another layout: 1, 2 or 4 devices, in 1 or 2 processes. Then a run without a cut goes through
+the same layouts, each over the same updates, and must end with the same parameters, optimiser, data
+state and count of sentence pairs, to the bit; it follows while the first is still cut. No
+checkpoint that was there may be lost, and no process may end with a status after which the same
+command would not go on. After that disks fill, and --lines random byte strings are translated.
+Standard output has one JSON object, standard error what goes on; the status is 0 when all is well.
 """
 
 import argparse
 import json
-import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-TRAINING = {"save-every": 5, "keep": 3, "evaluate-every": 0, "log-every": 1, "samples": 0}
-OPTIONS = [
-    *("--training.evaluation-sentences=16", "--model.d-model=32", "--model.d-ff=32"),
-    *("--model.heads=2", "--model.d-k=16", "--model.d-v=16", "--data.row-length=32"),
-    *("--model.encoder-layers=1", "--model.decoder-layers=1", "--search.beam=1"),
-]
-RUN = "from transduce.cli import main; main()"
-UNTIL = """
-import sys
-from transduce.cli import main
-from transduce.training import loop
+from torture_runs import (
+    GOES_ON,
+    PATIENCE_SECONDS,
+    RUN,
+    Layout,
+    Replay,
+    Run,
+    Wrong,
+    environment,
+    newest_record,
+    phase,
+    saves,
+    size,
+    steps,
+    train,
+)
 
-until, number = int(sys.argv.pop()), int(sys.argv.pop())
-
-class Agreement:
-    # Asks for the end after an update, in all processes alike.
-    def __call__(self, *numbers):
-        global number
-        number += 1
-        return (15, 0) if number == until else (0, 0)
-
-loop.Agreement = Agreement
-main()
-"""
 REPORT = """
 import hashlib, json, sys
 import jax, numpy as np
@@ -75,155 +67,101 @@ for name in sys.argv[1:]:
 """
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Processes, and devices in each."""
-
-    processes: int
-    devices: int
-
-
 LAYOUTS = [Layout(1, 1), Layout(1, 2), Layout(1, 4), Layout(2, 1), Layout(2, 2)]
-
-
-class Wrong(Exception):
-    """Something that must not be; the message says what."""
 
 
 def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    return os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "TRANSDUCE_CACHE": str(folder / "cache" / "data"),
-        "TRANSDUCE_MALLOC": "0",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        # What is compiled for several processes is kept for the first alone.
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "PYTHONPATH": str(ROOT / "src"),
-    }
+def wait_for(run: Run, generator: random.Random, workdir: Path, aim: str, wanted: int) -> float:
+    """Returns in the middle of what `aim` says, after update `wanted`, or when the run is over.
 
-
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-class Run:
-    """`transduce train` in the processes of a layout, each with its standard error in a file."""
-
-    def __init__(self, folder: Path, layout: Layout, arguments: Sequence[str], program: str = RUN):
-        address = f"127.0.0.1:{port()}"
-        self.processes, self._errors = [], []
-        for index in range(layout.processes):
-            error = folder / f"error-{index}"
-            own = environment(folder) | {
-                "XLA_FLAGS": f"--xla_force_host_platform_device_count={layout.devices}"
-            }
-            if layout.processes > 1:
-                own |= {
-                    "JAX_COORDINATOR_ADDRESS": address,
-                    "JAX_NUM_PROCESSES": str(layout.processes),
-                    "JAX_PROCESS_ID": str(index),
-                }
-            self._errors.append(error)
-            with open(error, "w") as file:
-                command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
-                process = subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, stderr=file)
-            self.processes.append(process)
-
-    def running(self) -> bool:
-        return any(process.poll() is None for process in self.processes)
-
-    def wait(self, seconds: float) -> list[int]:
-        """The statuses; raises `Wrong` when a process has not ended by then, after killing all."""
-        end = time.monotonic() + seconds
-        try:
-            return [process.wait(max(1, end - time.monotonic())) for process in self.processes]
-        except subprocess.TimeoutExpired:
-            raise Wrong(f"a process still went on after {seconds} s: {self.error}") from None
-        finally:
-            for process in self.processes:
-                process.kill()
-                process.wait()
-
-    @property
-    def error(self) -> str:
-        return "\n".join(path.read_text() for path in self._errors)
-
-
-def steps(workdir: Path) -> list[int]:
-    folder = workdir / "checkpoints"
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def newest_record(workdir: Path) -> tuple[str, int]:
-    """The kind and the update of the last whole record."""
-    path = workdir / "metrics.jsonl"
-    if not path.exists():
-        return "", 0
-    with open(path, "rb") as file:
-        file.seek(max(0, path.stat().st_size - 4096))
-        lines = file.read().split(b"\n")
-    if len(lines) < 2:
-        return "", 0
-    record = json.loads(lines[-2])
-    return record["kind"], record["step"]
-
-
-def train(folder: Path, name: str, total: int, **changes: int) -> list[str]:
-    experiment = str(ROOT / "experiments" / "phrasebook.py")
-    training = {**TRAINING, "steps": total, **changes}
-    options = [f"--training.{field}={value}" for field, value in training.items()]
-    return ["train", experiment, "--workdir", str(folder / name), *options, *OPTIONS]
+    Gives the seconds until the first record of an update.
+    """
+    since, began = size(workdir / "metrics.jsonl"), time.monotonic()
+    first = 0.0
+    while run.running():
+        kind, step = newest_record(workdir, since)
+        if kind not in ("", "start", "compile"):
+            first = first or time.monotonic() - began
+            # A save may be over before it is seen.
+            if step >= wanted and (aim != "save" or saves(workdir) or step > wanted + 4):
+                break
+        time.sleep(0.005)
+    time.sleep(generator.uniform(0, {"update": 0.05, "save": 0.15, "end": 4}[aim]))
+    return first
 
 
 def tortured(
-    folder: Path, *, cuts: int, total: int, layouts: Sequence[Layout], generator: random.Random
-) -> tuple[list[tuple[Layout, int]], dict[str, int]]:
-    """Cuts a run; gives its layouts, each with the update it went on from, and what cut it."""
+    folder: Path,
+    *,
+    cuts: int,
+    total: int,
+    layouts: Sequence[Layout],
+    generator: random.Random,
+    replay: Replay,
+) -> dict[str, Any]:
+    """Cuts a run, which `replay` follows; gives what cut it and what became of it."""
     workdir = folder / "cut"
     schedule: list[tuple[Layout, int]] = []
-    by: dict[str, int] = {}
-    patience = 1.0
+    by: Counter[str] = Counter()
+    during: Counter[str] = Counter()
+    ended: Counter[int] = Counter()
+    by_launcher, slowest = 0, 0.0
+    patience = 5.0
     done = 0
+    # The cuts before the last tenth come in the first nine tenths of the updates.
+    early = cuts - cuts // 10
     while True:
         layout = generator.choice(layouts)
         there = steps(workdir)
         start = there[-1] if there else 0
         schedule.append((layout, start))
-        last = done == cuts
-        run = Run(folder, layout, train(folder, "cut", total))
-        if last:
-            statuses = run.wait(1800)
+        since = size(workdir / "metrics.jsonl")
+        replay.follow(schedule)
+        run = Run(folder, "cut", layout, train(folder, "cut", total))
+        if done == cuts:
+            statuses = run.wait(PATIENCE_SECONDS)
             if statuses != [0] * layout.processes:
                 raise Wrong(f"the last start ended with {statuses}: {run.error}")
-            return schedule, by
-        began = time.monotonic()
-        # As many updates a start as end where the cuts end; some starts are cut before the first.
-        share = 2 * (total - start) / (cuts - done + 1)
-        wanted = min(start + int(generator.uniform(0, share)), total - 2)
-        if generator.random() < 0.2 or wanted <= start:
+            replay.follow(schedule, total=total)
+            return {
+                "cuts": by,
+                "cut_while": during,
+                "statuses": ended,
+                "others_ended_by_the_launcher": by_launcher,
+                "slowest_to_end_seconds": round(slowest, 1),
+                "starts": len(schedule),
+                "layouts": sorted({f"{one.processes} x {one.devices}" for one, _ in schedule}),
+            }
+        if done < early:
+            # As many updates a start as end where the early cuts do.
+            share = 2 * (total * 9 // 10 - start) / (early - done + 1)
+            wanted = start + int(generator.uniform(0, max(0, share)))
+            aim = generator.choice(["update", "save"])
+            anywhere = generator.random() < 0.25
+        else:
+            wanted, aim = total, "end"
+            anywhere = start == total
+        if anywhere or wanted <= start < total:
             time.sleep(generator.uniform(0, patience))
         else:
-            while run.running() and newest_record(workdir) < ("train", wanted):
-                time.sleep(0.005)
-            patience = max(patience, time.monotonic() - began)
-            time.sleep(generator.uniform(0, 0.05))
+            patience = wait_for(run, generator, workdir, aim, wanted) or patience
         seen = steps(workdir)
         number = generator.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
         victim = generator.randrange(layout.processes)
+        at = phase(workdir, since, total)
         run.processes[victim].send_signal(number)
         if number == signal.SIGKILL and generator.random() < 0.5:
             # A whole machine is lost; else one process of several.
             for process in run.processes:
                 process.kill()
-        statuses = run.wait(150)
+        cut = time.monotonic()
+        if layout.processes > 1 and run.end_those_that_wait():
+            by_launcher += 1
+        statuses = run.wait(PATIENCE_SECONDS)
+        seconds = time.monotonic() - cut
         after = steps(workdir)
         if seen and (not after or after[-1] < seen[-1]):
             raise Wrong(f"checkpoint {seen[-1]} was there, and {after} are after {number.name}")
@@ -231,36 +169,24 @@ def tortured(
             reported = int(told[1].replace(",", ""))
             if after[-1] != reported:
                 raise Wrong(f"update {reported} was reported as saved; there are {after}")
-        if statuses == [0] * layout.processes:
-            raise Wrong("the run was at its end before all cuts: it needs more --updates")
-        by[number.name] = by.get(number.name, 0) + 1
-        done += 1
-        say(
-            f"cut {done}: {number.name} to {victim + 1} of {layout.processes} x {layout.devices}, "
-            f"went on from {start}, newest {after[-1] if after else 0}, statuses {statuses}"
+        what = (
+            f"{number.name} to {victim + 1} of {layout.processes} x {layout.devices}, {at}, "
+            f"went on from {start}, newest {after[-1] if after else 0}, statuses {statuses} "
+            f"after {seconds:.1f} s"
         )
-
-
-def replayed(folder: Path, schedule: Sequence[tuple[Layout, int]], total: int) -> int:
-    """The same layouts over the same updates, without a cut; gives the number of starts."""
-    ends = [start for _, start in schedule[1:]] + [total]
-    spans: list[tuple[Layout, int]] = []
-    for (layout, start), end in zip(schedule, ends, strict=True):
-        if end > start:
-            if spans and spans[-1][0] == layout:
-                spans.pop()
-            spans.append((layout, end))
-    start = 0
-    for layout, end in spans:
-        arguments, program, expected = train(folder, "clean", total), RUN, 0
-        if end < total:
-            arguments, program, expected = [*arguments, str(start), str(end)], UNTIL, 75
-        run = Run(folder, layout, arguments, program)
-        statuses = run.wait(1800)
-        if statuses != [expected] * layout.processes or steps(folder / "clean")[-1] != end:
-            raise Wrong(f"a run without a cut, to {end}, ended with {statuses}: {run.error}")
-        start = end
-    return len(spans)
+        if statuses == [0] * layout.processes:
+            if at != "at the end":
+                raise Wrong(f"not heard: {what}")
+            say(f"not a cut: the run was at its end before {what}")
+            continue
+        if unknown := set(statuses) - GOES_ON - ({0} if at == "at the end" else set()):
+            raise Wrong(f"{what}: {unknown}: {run.error}")
+        by[number.name] += 1
+        during[at] += 1
+        ended.update(statuses)
+        slowest = max(slowest, seconds)
+        done += 1
+        say(f"cut {done}: {what}")
 
 
 def reports(folder: Path, *names: str) -> list[dict[str, Any]]:
@@ -285,8 +211,8 @@ def full_disk(folder: Path) -> str:
         return "not tried: needs to be root, to mount a small disk"
     try:
         arguments = train(folder, "disk/run", 100_000, keep=50)
-        run = Run(folder, Layout(1, 1), arguments)
-        (status,) = run.wait(600)
+        run = Run(folder, "disk", Layout(1, 1), arguments)
+        (status,) = run.wait(PATIENCE_SECONDS)
         line = run.error.splitlines()[-1]
         if status not in (1, 2) or not line.startswith("transduce: "):
             raise Wrong(f"a full disk: status {status}: {run.error}")
@@ -322,18 +248,19 @@ def torture(
     """All of it; raises `Wrong` when something is."""
     generator = random.Random(seed)
     began = time.monotonic()
-    schedule, by = tortured(folder, cuts=cuts, total=total, layouts=layouts, generator=generator)
-    say("the same once more, without a cut")
-    spans = replayed(folder, schedule, total)
+    with Replay(folder, total) as replay:
+        cut = tortured(
+            folder, cuts=cuts, total=total, layouts=layouts, generator=generator, replay=replay
+        )
+        say("the same once more, without a cut, to its end")
+        spans = replay.wait()
     left, right = reports(folder, "cut", "clean")
     for what in ("step", "arrays", "pipeline", "pairs"):
         if left[what] != right[what]:
             raise Wrong(f"{what} differ after {total} updates (seed {seed})")
     found = {
-        "cuts": by,
+        **cut,
         "updates": total,
-        "starts": len(schedule),
-        "layouts": sorted({f"{layout.processes} x {layout.devices}" for layout, _ in schedule}),
         "starts_of_the_run_without_a_cut": spans,
         "pairs": left["pairs"],
         "same_to_the_bit": True,
@@ -349,11 +276,13 @@ def torture(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cuts", type=int, default=100)
-    parser.add_argument("--updates", type=int, default=1200)
+    parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--folder", default="", help="keep what is made; must not be there")
     asked = parser.parse_args()
+    # A shell that starts this in the background lets it, and all that it starts, ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as stack:
         if asked.folder:
             folder = Path(asked.folder).absolute()

@@ -7,6 +7,7 @@ folder appears under its name when all of it is written.
 
 import contextlib
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +23,13 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from transduce.config import RequestError, SaveFailed
 from transduce.damage import Damaged, require_whole, write_checksums
+from transduce.parallel import hosts
 from transduce.workdir import Workdir
 
 _log = logging.getLogger(__name__)
+
+_LOST = re.compile("gloo|nccl|collective|rendezvous|barrier|heartbeat", re.IGNORECASE)
+"""In what a failed collective or barrier says, and storage that is unavailable does not."""
 
 
 def named_arrays(tree: Any) -> dict[str, Any]:
@@ -81,7 +86,8 @@ class Checkpoints:
     """The checkpoints of a run in progress; a context that waits for saves when it ends.
 
     Of several processes each makes one, and all call the same methods in the same order.
-    Any method may raise `SaveFailed`, of a save that was begun before.
+    Any method may raise `SaveFailed`, of a save that was begun before; where another process was
+    lost meanwhile, it raises what JAX does.
     """
 
     def __init__(self, workdir: Workdir, *, keep: int, every: int = 1):
@@ -174,6 +180,8 @@ class Checkpoints:
         except SaveFailed:
             raise
         except Exception as error:
+            if hosts.process()[1] > 1 and _LOST.search(str(error)):
+                raise  # It is another process that failed; `hosts.ending_together` says which.
             reason = " ".join(str(error).split()) or type(error).__name__
             raise SaveFailed(
                 f"{self._path}: a checkpoint could not be saved: {reason}; those saved before are "

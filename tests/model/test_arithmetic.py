@@ -94,7 +94,10 @@ def test_a_large_model_costs_six_flops_a_parameter_and_position() -> None:
 
 
 def products(jaxpr: Any) -> int:
-    """FLOPs of the products of matrices in a traced program, its loops and calls included."""
+    """FLOPs of the products of matrices in a traced program, its loops and calls included.
+
+    Of branches for CPUs and for all else, which differ in order alone, one is counted.
+    """
     total = 0
     for equation in jaxpr.eqns:
         times = equation.params["length"] if equation.primitive.name == "scan" else 1
@@ -103,7 +106,12 @@ def products(jaxpr: Any) -> int:
             shape = equation.invars[0].aval.shape
             inner = math.prod(shape[axis] for axis in contracted)
             total += 2 * math.prod(equation.outvars[0].aval.shape) * inner
-        inside = jax.tree.leaves(equation.params, is_leaf=lambda each: hasattr(each, "jaxpr"))
+        params = equation.params
+        if equation.primitive.name == "cond":
+            first, second = params["branches"]
+            assert products(first.jaxpr) == products(second.jaxpr)
+            params = {"branch": first}
+        inside = jax.tree.leaves(params, is_leaf=lambda each: hasattr(each, "jaxpr"))
         total += times * sum(products(each.jaxpr) for each in inside if hasattr(each, "jaxpr"))
     return total
 
@@ -135,9 +143,12 @@ def test_every_product_of_the_forward_pass_is_counted(changes: dict[str, Any]) -
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_every_product_of_the_gradients_is_counted(changes: dict[str, Any]) -> None:
+    """But for scores, which are made again: Q K^T of 2 heads of 6, over 2 x 6 x 6 and
+    3 x (10 x 10 + 10 x 6) pairs of positions in each of 4 rows."""
     config = ModelConfig(**SMALL | changes)
     program = jax.make_jaxpr(jax.grad(loss))(abstract(config), batch(**ROWS))
-    assert products(program.jaxpr) == training_flops(config, **ROWS).total
+    again = 2 * 4 * (2 * 36 + 3 * 160) * 2 * 6
+    assert products(program.jaxpr) == training_flops(config, **ROWS).total + again
 
 
 # ---- The compiler's count --------------------------------------------------------------------
@@ -185,11 +196,14 @@ def test_the_compiler_counts_as_much_and_a_few_operations_a_value() -> None:
 
 
 def test_the_compiler_counts_as_much_for_the_gradients() -> None:
-    """Within 4% at d_model 64, without dropout, whose random numbers cost another 3%."""
+    """Within 4% at d_model 64, without scores that are made again, and without dropout, whose
+    random numbers cost another 3%."""
 
     def total(model: Transformer, batch: Batch) -> jax.Array:
         return objective(model, batch, smoothing=0.1, chunks=1, key=None).loss
 
     config = unrolled(64)
-    found = counted(jax.grad(total), config, SIZES)
+    # Q K^T is half of attention's products forward, which are a third of all.
+    again = training_flops(config, **SIZES).attention / 6
+    found = counted(jax.grad(total), config, SIZES) - again
     assert 0.01 < found / training_flops(config, **SIZES).total - 1 < 0.04

@@ -9,7 +9,7 @@ import pytest
 from jax.experimental import io_callback
 
 from transduce.model import layers, transformer
-from transduce.model.layers import dropout
+from transduce.model.layers import dropout, relu
 
 from .examples import QUICKLY, filled, named, packed, random_pairs, tiny
 from .reference import Reference
@@ -32,6 +32,13 @@ def test_dropout_scales_what_it_keeps() -> None:
     x = jnp.asarray(np.random.default_rng(0).standard_normal((4, 30, 20)), jnp.float32)
     dropped = np.asarray(dropout(x, 0.5, jax.random.key(0)))
     np.testing.assert_array_equal(dropped[dropped != 0], 2 * np.asarray(x)[dropped != 0])
+
+
+def test_relu_by_hand() -> None:
+    """At 0 there is no slope."""
+    value, gradient = jax.vjp(relu, jnp.asarray([-2.0, 0.0, 3.0]))
+    assert value.tolist() == [0, 0, 3]
+    assert gradient(jnp.asarray([5.0, 7.0, 11.0]))[0].tolist() == [0, 0, 11]
 
 
 def test_nothing_is_dropped_at_rate_0_or_without_a_key() -> None:

@@ -75,9 +75,12 @@ def test_processes_that_all_fail_leave_in_order() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_process_that_fails_alone_ends_with_its_own_status(lost: int) -> None:
-    """R18: and the others end too; here with a patience of seconds."""
+    """R18: and the others end too; here with a patience of seconds.
+
+    JAX ends one whose coordinator is gone; it may be quicker to where another is, too.
+    """
     first = f"if index != {lost}: hosts.barrier('never')"
     ended = run_together(LEAVE.format(farewell=500, first=first), count=2)
     assert ended[lost].status == 3 + lost, ended[lost].error
     assert ended[lost].output == f"left {lost}\n"
-    assert ended[1 - lost].status == -signal.SIGABRT
+    assert ended[1 - lost].status in ([-signal.SIGABRT] if lost == 0 else [75, -signal.SIGABRT])

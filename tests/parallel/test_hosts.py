@@ -138,17 +138,28 @@ if index == 1:
     ("fate", "wait"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "hosts.gather_bytes(b'x')"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "hosts.barrier('never')"),
         ("raise ValueError('lost')", "hosts.barrier('never')"),
         ("time.sleep(20)", "collect()"),
     ],
 )
 def test_a_process_that_is_lost_ends_the_others_with_a_message(fate: str, wait: str) -> None:
-    """R18: here with a patience of 4 and 2 seconds instead of 50 and 15."""
+    """R18: here with a patience of 4 and 2 seconds instead of 50 and 15.
+
+    Where they wait for it at the coordinator, JAX may be quicker to end them.
+    """
     began = time.monotonic()
-    first, lost = run_together(LOSE.format(fate=fate, wait=wait), count=2)
+    program = LOSE.format(fate=fate, wait=wait)
+    first, lost = run_together(program, count=2, without=1 if "SIGSTOP" in fate else None)
     assert time.monotonic() - began < 55
-    assert first.status == -signal.SIGABRT
-    assert "another task died" in first.error
+    if first.status == 75:
+        what = "process 1 of 2 is lost: killed, stopped or stuck; the same command goes on"
+        assert f"transduce: {what}\n" in first.error
+        assert "Traceback" not in first.error
+        assert wait != "collect()"
+    else:
+        assert first.status == -signal.SIGABRT
+        assert "another task died" in first.error
     assert lost.status != 0
     assert ("ValueError: lost" in lost.error) == ("lost" in fate)
 

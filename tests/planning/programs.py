@@ -77,3 +77,13 @@ custom-call(%q, %k, %k, %iota.q_sequence_ref), custom_call_target="tpu_custom_ca
   ROOT %other = bf16[6,8,1024,64]{3,2,1,0} custom-call(%q), custom_call_target="tpu_custom_call"
 }
 """
+
+FUSED = """HloModule kernel, is_scheduled=true
+
+ENTRY %main (q: bf16[6,8,64,256]) -> bf16[6,8,128,64] {
+  %q = bf16[6,8,64,256]{3,2,1,0} parameter(0)
+  %k = bf16[6,8,64,128]{3,2,1,0} parameter(1)
+  ROOT %splash_mha_dkv.2 = (bf16[6,1,8,256,64]{4,3,2,1,0}, bf16[6,8,128,64]{3,2,1,0}, \
+bf16[6,8,128,64]{3,2,1,0}) custom-call(%q, %k, %k), custom_call_target="tpu_custom_call"
+}
+"""

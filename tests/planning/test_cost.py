@@ -9,7 +9,7 @@ from transduce.planning.cost import Cost, Machine, by_kind, cost
 from transduce.planning.hlo import parse
 from transduce.planning.interconnect import Network
 
-from .programs import KERNEL, LOOP
+from .programs import FUSED, KERNEL, LOOP
 
 RING = Network(places=((0,), (1,), (2,), (3,)), extents=(4,), closed=(True,), link=1e6)
 MACHINE = Machine(clock=1e6, rate=1e12, bandwidth=1e9, network=RING, array=128)
@@ -80,6 +80,12 @@ def test_attention_kernels_count_by_formula_and_others_are_named() -> None:
     assert found.kernels == pytest.approx((2 * product + 3 * product * 0.75) / 1e12)
     assert found.kernel_calls == 2
     assert found.unknown_kernels == ["other"]
+
+
+def test_a_kernel_that_gives_all_gradients_at_once_has_five_products() -> None:
+    """256 queries, 128 keys, heads of 64 fill 128 columns; positions may come last."""
+    found = of(FUSED, WIDE)
+    assert found.kernels == pytest.approx(5 * 2 * 6 * 8 * 256 * 128 * 128 / 1e12)
 
 
 def test_a_kernel_takes_at_least_as_long_as_its_bytes() -> None:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from transduce.training.cross_entropy import cross_entropy
 
@@ -57,8 +58,15 @@ def test_gradient_by_hand() -> None:
     np.testing.assert_allclose(found, 3 * np.array(expected), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "default"])
 @pytest.mark.usefixtures("x64")
-def test_gradients_are_those_of_the_plain_formula() -> None:
+def test_gradients_are_those_of_the_plain_formula(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of a CPU and in that of all else, which runs here too."""
+    monkeypatch.setattr(
+        lax, "platform_dependent", lambda *inputs, **branches: branches[platform](*inputs)
+    )
     generator = np.random.default_rng(0)
     hidden, table = generator.normal(size=(2, 6, 5)), generator.normal(size=(7, 5))
     labels = generator.integers(7, size=(2, 6))

@@ -92,6 +92,8 @@ def _forward(
 
 
 def _backward(causal: bool, kept: tuple[Array, ...], slopes: Array) -> tuple[Array | None, ...]:
+    # Else XLA makes scores anew long before there are slopes, and keeps them.
+    kept, slopes = lax.optimization_barrier((kept, slopes))
     queries, keys, values, looking, looked_at, mixed, log_totals = kept
     wide = log_totals.dtype
     rows, columns = queries.shape[3], keys.shape[3]

@@ -52,11 +52,13 @@ def attend(
     if RING in mesh.explicit_axes and mesh.shape[RING] > 1:
         # Whatever the kernel: each needs all of a row's keys on one device.
         return ring_attend(queries, keys, values, visible)
-    platform = _platform()
+    platform = current_platform()
     if kernel == "auto":
         kernel = choose(platform, queries, keys, values)
     if kernel == "plain":
-        return attend_at_once(queries, keys, values, visible)
+        # Scores and weights are made again in the backward pass: kept, with what XLA makes of them
+        # on the way, they are more than all else of the layer.
+        return jax.checkpoint(attend_at_once)(queries, keys, values, visible)
     if kernel == "chunked":
         in_chunks = partial(attend_in_chunks, block=128 if platform == "cpu" else 512)
         return on_each_device(in_chunks, queries, keys, values, visible)
@@ -114,7 +116,7 @@ def _refuse(kernel: Kernel, platform: str) -> None:
         )
 
 
-def _platform() -> str:
+def current_platform() -> str:
     """Of the mesh in force, which may be of devices that are not here; else of the default one."""
     device = jax.sharding.get_abstract_mesh().abstract_device
     return jax.default_backend() if device is None else device.platform

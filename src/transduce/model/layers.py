@@ -18,6 +18,7 @@ from transduce.arrays import Array, Bool, Float, Int
 from transduce.config import ModelConfig
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.cached import Written, attend_to_memory, attend_to_written
+from transduce.model.kernels import current_platform
 from transduce.model.products import product
 from transduce.model.visibility import Visible
 from transduce.parallel.mesh import gathered, out_sharding
@@ -35,9 +36,33 @@ def dropout(x: Float[Array, "B T D"], rate: float, key: Key) -> Float[Array, "B 
     kept = round((1 - rate) * 256)
     if key is None or kept == 256:
         return x
-    layout = out_sharding("batch", "positions", None)
-    mask = jax.random.bits(key, x.shape, jnp.uint8, out_sharding=layout) < kept
-    return jnp.where(mask, x * (256 / kept), 0).astype(x.dtype)
+    width = x.shape[-1]
+    # Asked for bytes, JAX makes a word for each. D is never divided, so four may share one.
+    shape, layout = (*x.shape[:-1], -(-width // 4)), out_sharding("batch", "positions", None)
+    words = jax.random.bits(key, shape, jnp.uint32, out_sharding=layout)
+    # Compared before they are joined: what is joined is kept, a bit each and not a word.
+    stays = jnp.concatenate([(words >> shift & 255) < kept for shift in (0, 8, 16, 24)], axis=-1)
+    return jnp.where(stays[..., :width], x * (256 / kept), 0).astype(x.dtype)
+
+
+@jax.custom_vjp
+def relu(x: Array) -> Array:
+    """max(0, x); the backward pass keeps the result, which the next product keeps anyway."""
+    return jnp.maximum(x, 0)
+
+
+def _relu_forward(x: Array) -> tuple[Array, Array]:
+    y = jnp.maximum(x, 0)
+    return y, y
+
+
+def _relu_backward(y: Array, slope: Array) -> tuple[Array]:
+    # Else XLA has the product before write a mask beside its result, which takes twice as long.
+    y = lax.optimization_barrier(y)
+    return (jnp.where(y > 0, slope, 0),)
+
+
+relu.defvjp(_relu_forward, _relu_backward)
 
 
 class FeedForward(nnx.Module):
@@ -55,7 +80,7 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         inner = product("btd,df->btf", x, gathered(self.into, self.dtype))
-        inner = jax.nn.relu(inner + self.into_bias[...].astype(self.dtype)[None, None])
+        inner = relu(inner + self.into_bias[...].astype(self.dtype)[None, None])
         layout = out_sharding("batch", "positions", None)
         out = product("btf,fd->btd", inner, gathered(self.out, self.dtype), layout)
         return out + self.out_bias[...].astype(self.dtype)[None, None]
@@ -69,9 +94,12 @@ class Residual(nnx.Module):
         self.norm = layer_norm(config=config, param_dtype=param_dtype, rngs=rngs)
 
     def __call__(self, x: Array, sublayer: Callable[[Array], Array], key: Key) -> Array:
+        # Of it the backward pass keeps the input alone, not also three arrays in float32. A TPU
+        # does so by itself, and without the barriers it moves less.
+        norm = jax.checkpoint(self.norm, prevent_cse=current_platform() == "cpu")
         if self.pre_norm:
-            return x + dropout(sublayer(self.norm(x)), self.rate, key)
-        return self.norm(x + dropout(sublayer(x), self.rate, key))
+            return x + dropout(sublayer(norm(x)), self.rate, key)
+        return norm(x + dropout(sublayer(x), self.rate, key))
 
 
 def layer_norm(*, config: ModelConfig, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:

@@ -13,9 +13,9 @@ from transduce.arrays import Array
 def product(formula: str, x: Array, matrix: Array, layout: P | None = None) -> Array:
     """`jnp.einsum` of activations with a matrix, the result laid out as `layout`.
 
-    The values and gradients are einsum's; the matrix' gradient is made as x^T g rather than as
-    (g^T x)^T. One of the two is transposed in memory first, and x, which the forward pass has
-    made already, is copied so faster than g with all that computes it.
+    The values and gradients are einsum's. On CPUs the matrix' gradient is made as x^T g rather
+    than as (g^T x)^T: one of the two is transposed in memory first, and x, which the forward pass
+    has made already, is copied so faster than g with all that computes it.
     """
     return jnp.einsum(formula, x, matrix, out_sharding=layout)
 
@@ -30,12 +30,18 @@ def _backward(formula: str, layout: P | None, kept: tuple[Array, Array], g: Arra
     operands, result = formula.split("->")
     of_x, of_matrix = operands.split(",")
     x_gradient = jnp.einsum(f"{result},{of_matrix}->{of_x}", g, matrix, out_sharding=_layout(x))
-    # Else XLA computes x again, value by value, in the order of the copy; and it copies x long
-    # before there is g, and keeps both.
-    x, g = jax.lax.optimization_barrier((x, g))
-    matrix_gradient = jnp.einsum(
-        f"{of_x},{result}->{of_matrix}", x, g, out_sharding=_layout(matrix)
-    )
+    layout = _layout(matrix)
+
+    def on_cpu(x: Array, g: Array) -> Array:
+        # Else XLA computes x again, value by value, in the order of the copy; and it copies x long
+        # before there is g, and keeps both.
+        x, g = jax.lax.optimization_barrier((x, g))
+        return jnp.einsum(f"{of_x},{result}->{of_matrix}", x, g, out_sharding=layout)
+
+    def elsewhere(x: Array, g: Array) -> Array:
+        return jnp.einsum(f"{result},{of_x}->{of_matrix}", g, x, out_sharding=layout)
+
+    matrix_gradient = jax.lax.platform_dependent(x, g, cpu=on_cpu, default=elsewhere)
     return x_gradient, matrix_gradient
 
 

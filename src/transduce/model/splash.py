@@ -12,6 +12,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
     CausalMask,
     FullMask,
     MultiHeadMask,
+    QKVLayout,
     SegmentIds,
     make_splash_mha,
 )
@@ -21,6 +22,10 @@ from transduce.model.visibility import Visible
 
 BLOCKS = (512, 384, 256)
 """How many queries, or keys, the kernel takes at a time from rows that are longer than these."""
+
+LANES = 128
+"""To a multiple of which a TPU fills the last dimension in memory: where heads are narrower, the
+positions are last, of which there are always so many."""
 
 NOBODY = -1
 """A segment that no query is of."""
@@ -47,19 +52,25 @@ def attend_by_splash(
         kv=_padded(jnp.where(visible.keys == 0, NOBODY, visible.keys), columns, fill=NOBODY),
     )
     mask = (CausalMask if visible.causal else FullMask)((queries.shape[1], keys.shape[1]))
+    # Of its two backward passes the fused one is faster, but keeps a gradient of the queries for
+    # each block of keys.
+    fused = keys.shape[1] == columns
+    apart = {} if fused else {"block_q_dq": rows, "block_kv_dq": columns}
+    layout = QKVLayout.SEQ_MINOR if width % LANES else QKVLayout.HEAD_DIM_MINOR
     kernel = make_splash_mha(
         mask=MultiHeadMask([mask] * heads),
         head_shards=1,
         q_seq_shards=1,
-        # Of its two backward passes the fused one is faster, but keeps a gradient of the queries
-        # for each block of keys.
         block_sizes=BlockSizes(
             block_q=rows,
             block_kv=columns,
             block_q_dkv=rows,
             block_kv_dkv=columns,
-            block_q_dq=rows,
-            block_kv_dq=columns,
+            use_fused_bwd_kernel=fused,
+            q_layout=layout,
+            k_layout=layout,
+            v_layout=layout,
+            **apart,
         ),
         interpret=interpret,
     )

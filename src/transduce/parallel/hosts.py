@@ -12,9 +12,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -97,7 +97,8 @@ def barrier(name: str) -> None:
     """Returns when every process has come here; `name` is for messages.
 
     All processes come to the same barriers and gatherings in the same order. A process that dies
-    on the way ends the others too.
+    on the way ends the others too, with a line that says which and the status 75, or by SIGABRT
+    where JAX is quicker.
     """
     if process()[1] > 1:
         _wait(f"transduce/{next(_calls)}/{name}")
@@ -184,11 +185,27 @@ def ending_together() -> Iterator[None]:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         if process()[1] > 1 and _LOST.search(str(error)):
-            print(f"transduce: {_roll_call()}; the same command goes on", file=sys.stderr)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(os.EX_TEMPFAIL)
+            _end_if_told(error)
+            _end(_roll_call())
         raise
+
+
+def _end_if_told(error: Exception) -> None:
+    """Ends this process when a barrier's `error` says which others are lost.
+
+    There is no time to ask: JAX is about to end it, with fifty lines and SIGABRT.
+    """
+    if silent := set(re.findall(r"Task (\d+) heartbeat timeout", str(error))):
+        _end(_are_lost(sorted(silent, key=int)))
+
+
+def _end(lost: str) -> NoReturn:
+    """Ends this process at once, to be started again; `lost` says why."""
+    # In one piece, and not as `print` does: JAX's threads are writing too.
+    sys.stderr.write(f"transduce: {lost}; the same command goes on\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(os.EX_TEMPFAIL)
 
 
 def _roll_call() -> str:
@@ -208,7 +225,11 @@ def _roll_call() -> str:
     missing = [str(number) for number in range(count) if number not in here]
     if not missing:
         return "a process did not come to a collective operation in time; all are there again"
-    return f"process {' and '.join(missing)} of {count} is lost: killed, stopped or stuck"
+    return _are_lost(missing)
+
+
+def _are_lost(numbers: Sequence[str]) -> str:
+    return f"process {' and '.join(numbers)} of {process()[1]} is lost: killed, stopped or stuck"
 
 
 def _client() -> Any:
@@ -216,7 +237,11 @@ def _client() -> Any:
 
 
 def _wait(name: str) -> None:
-    _client().wait_at_barrier(name, DAY_MILLISECONDS)
+    try:
+        _client().wait_at_barrier(name, DAY_MILLISECONDS)
+    except jax.errors.JaxRuntimeError as error:
+        _end_if_told(error)
+        raise
 
 
 def _keep_standard_output() -> None:

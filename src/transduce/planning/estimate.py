@@ -185,23 +185,22 @@ def _positions(experiment: Experiment, mesh: MeshConfig) -> float:
 
 def _kept_a_position(experiment: Experiment, mesh: MeshConfig) -> float:
     """Bytes that all layers keep for a position: with remat `layer` a layer's input, with `dots`
-    also its products with matrices, with `none` also three arrays of float32 a normalisation, and
-    masks of dropout."""
+    also its products with matrices; with `none` what products read, each normalisation's input,
+    and masks of dropout."""
     model, remat = experiment.model, experiment.training.remat
     size = BYTES[model.dtype]
     encoder, decoder = model.encoder_layers, model.decoder_layers
     if remat == "layer":
         return (encoder + decoder) * model.d_model * size
-    heads = model.heads / mesh.tensor
     filled = [math.ceil(width / LANES) * LANES for width in (model.d_k, model.d_v)]
-    attention = heads * 2 * (filled[0] + filled[1]) * size + model.d_model * size
-    feed_forward = (model.d_ff / mesh.tensor + model.d_model) * size
-    kept = (encoder + 2 * decoder) * attention + (encoder + decoder) * feed_forward
-    if remat == "none":
-        sublayers = 2 * encoder + 3 * decoder
-        kept += sublayers * model.d_model * (3 * 4 + 1 + size)
-        kept += (encoder + decoder) * model.d_ff / mesh.tensor * (1 + size)
-    return kept
+    # Queries and keys; values, and what they are mixed to.
+    attention = model.heads / mesh.tensor * 2 * (filled[0] + filled[1]) * size
+    kept = (encoder + 2 * decoder) * attention
+    kept += (encoder + decoder) * model.d_ff / mesh.tensor * size
+    sublayers = 2 * encoder + 3 * decoder
+    if remat == "dots":
+        return kept + sublayers * model.d_model * size
+    return kept + sublayers * model.d_model * (2 * size + 1)
 
 
 def _exchanges(experiment: Experiment, mesh: MeshConfig, network: Network) -> list[Exchange]:

@@ -6,7 +6,8 @@ from transduce.planning.hlo import Instruction
 
 _SPLASH = {"splash_mha_fwd": 2, "splash_mha_dq": 3, "splash_mha_dkv": 4}
 """Products [T, S] x H that each of splash attention's kernels computes: Q K^T and the softmax times
-V; again Q K^T, dO V^T, and dS K; again Q K^T, dO V^T, dO^T softmax, and dS^T Q."""
+V; again Q K^T, dO V^T, and dS K; again Q K^T, dO V^T, dO^T softmax, and dS^T Q, and dS K besides
+where it gives the gradient of the queries too."""
 
 
 def kernel_flops(
@@ -23,18 +24,26 @@ def kernel_flops(
     kernel = item.attribute(r'name[\\]*":\s*[\\]*"(splash\w+)') or item.name
     for prefix, products in _SPLASH.items():
         if kernel.startswith(prefix):
-            return products * _splash_product(item, known, array)
+            of_keys = prefix == "splash_mha_dkv"
+            more = 1 if of_keys and len(item.arrays) == 3 else 0
+            return (products + more) * _splash_product(item, known, array, of_keys=of_keys)
     return None
 
 
-def _splash_product(item: Instruction, known: dict[str, Instruction], array: int) -> float:
+def _splash_product(
+    item: Instruction, known: dict[str, Instruction], array: int, *, of_keys: bool
+) -> float:
+    """Of queries and keys either the width or the length may come last; of results the width."""
     shapes = [a.sizes for name in item.operands if name in known for a in known[name].arrays]
     queries, keys = [sizes for sizes in shapes if len(sizes) == 4][:2]
-    rows, heads, length, width = queries
-    width = math.ceil(width / array) * array
-    products = 2.0 * rows * heads * length * keys[2] * width
+    rows, heads = queries[:2]
+    results = [made.sizes for made in item.arrays if len(made.sizes) == 4]
+    # The values' gradient is the last; what is of the queries, the first.
+    length, width = (results[-1] if of_keys else results[0])[2:]
+    other = math.prod((queries if of_keys else keys)[2:]) // width
+    products = 2.0 * rows * heads * length * other * math.ceil(width / array) * array
     causal = any("q_sequence" in name for name in item.operands)
-    return products * (_causal_share(length) if causal else 1)
+    return products * (_causal_share(other if of_keys else length) if causal else 1)
 
 
 def _causal_share(length: int, block: int = 512) -> float:

@@ -7,6 +7,8 @@ gradients of the shapes of the hidden states and of the table.
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +35,20 @@ def cross_entropy(
     `smoothing` and logits `hidden` times `table`. The second sum has no gradient. The positions
     go in as many parts as `chunks` and T (on a device, where it is divided) have in common.
     """
-    return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient=False)[0]
+    return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient="")[0]
 
 
 def _forward(
     hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunks: int
 ) -> tuple[_Losses, tuple[Array, Array]]:
-    return _in_parts(hidden, table, labels, weights, smoothing, chunks, gradient=True)
+    def in_parts(gradient: Literal["dv", "vd"]) -> Callable[..., tuple]:
+        return functools.partial(_in_parts, smoothing=smoothing, chunks=chunks, gradient=gradient)
+
+    # The table's gradient is contracted over tokens, and a CPU transposes the first operand in
+    # memory: of those of "dv", the narrow one.
+    return lax.platform_dependent(
+        hidden, table, labels, weights, cpu=in_parts("dv"), default=in_parts("vd")
+    )
 
 
 def _backward(
@@ -61,9 +70,12 @@ def _in_parts(
     smoothing: float,
     chunks: int,
     *,
-    gradient: bool,
+    gradient: Literal["", "dv", "vd"],
 ) -> tuple[_Losses, tuple[Array, Array]]:
-    """The sums, and the first one's gradients in `hidden` and `table` if asked for."""
+    """The sums, and if asked for the first one's gradients in `hidden` and `table`.
+
+    `gradient` says in which order the dimensions of the table's lie while it is added up.
+    """
     wide = jnp.promote_types(hidden.dtype, jnp.float32)
     pieces = jnp.arange(table.shape[0])[None, None]
 
@@ -83,28 +95,39 @@ def _in_parts(
         if not gradient:
             return (losses, of_table), None
         target = jnp.where(hot, 1 - smoothing, 0) + smoothing / table.shape[0]
-        of_logits = ((exponentials / total - target) * weights[..., None]).astype(hidden.dtype)
+        probabilities = jnp.exp(logits - log_z[..., None])
+        of_logits = ((probabilities - target) * weights[..., None]).astype(hidden.dtype)
         of_hidden = jnp.einsum(
             "btv,vd->btd", of_logits, table, out_sharding=out_sharding("batch", "positions", None)
         )
-        # Contracted over tokens, one of the two is transposed first: here the narrow one.
-        of_table += jnp.einsum(
-            "btd,btv->dv",
-            hidden,
-            of_logits,
-            preferred_element_type=wide,
-            out_sharding=out_sharding(None, "vocabulary"),
-        )
+        if gradient == "dv":
+            of_table += jnp.einsum(
+                "btd,btv->dv",
+                hidden,
+                of_logits,
+                preferred_element_type=wide,
+                out_sharding=out_sharding(None, "vocabulary"),
+            )
+        else:
+            of_table += jnp.einsum(
+                "btv,btd->vd",
+                of_logits,
+                hidden,
+                preferred_element_type=wide,
+                out_sharding=out_sharding("vocabulary", None),
+            )
         return (losses, of_table), of_hidden
 
     count = math.gcd(chunks, hidden.shape[1] // parts("positions"))
     zero = jnp.zeros((), wide)
-    start = (zero, zero), jnp.zeros_like(table.T, wide)
+    start = (zero, zero), jnp.zeros_like(table.T if gradient == "dv" else table, wide)
     inputs = _split(hidden, count), _split(labels, count), _split(weights, count)
     (losses, of_table), of_hidden = lax.scan(part, start, inputs)
     if gradient:
         of_hidden = jnp.moveaxis(of_hidden, 0, 2).reshape(hidden.shape)
-    return losses, (of_hidden, of_table.T.astype(table.dtype))
+    if gradient == "dv":
+        of_table = of_table.T
+    return losses, (of_hidden, of_table.astype(table.dtype))
 
 
 def _split(x: Array, count: int) -> Array:

@@ -109,20 +109,21 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
         monitor.record("start", number, parameters=count, flops_per_update=work.flops)
 
         # ---- State: new, or the newest checkpoint's --------------------------------------
-        checkpoints = run.enter_context(
-            Checkpoints(workdir, keep=config.keep, every=config.save_every)
-        )
-        progress, position = Progress(), None
-        if number:
-            began = time.perf_counter()
-            state, position, values = checkpoints.restore(number, like)
-            seconds = time.perf_counter() - began
-            progress = Progress(**values)
-            spend(progress.apart, "restoring", seconds)
-            started += seconds
-            monitor.say(f"Continues after step {number:,} of {workdir.path}")
-        else:
-            state = initial_state_on(experiment, mesh)
+        with hosts.ending_together():
+            checkpoints = run.enter_context(
+                Checkpoints(workdir, keep=config.keep, every=config.save_every)
+            )
+            progress, position = Progress(), None
+            if number:
+                began = time.perf_counter()
+                state, position, values = checkpoints.restore(number, like)
+                seconds = time.perf_counter() - began
+                progress = Progress(**values)
+                spend(progress.apart, "restoring", seconds)
+                started += seconds
+                monitor.say(f"Continues after step {number:,} of {workdir.path}")
+            else:
+                state = initial_state_on(experiment, mesh)
         if parameters is not None:
             average = None if state.ema is None else jax.tree.map(jnp.copy, parameters)
             state = replace(state, model=parameters, ema=average)
