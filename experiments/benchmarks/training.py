@@ -99,8 +99,11 @@ def settings(threads: int) -> dict[str, str]:
     }
 
 
-def work_of(shape: str, seconds: float, folder: str) -> dict[str, Any]:
-    """What every side is asked to do; with a `folder`, on sentences, which are prepared in it."""
+def work_of(shape: str, seconds: float, folder: str, *, remat: str = "none") -> dict[str, Any]:
+    """What every side is asked to do; with a `folder`, on sentences, which are prepared in it.
+
+    `remat` is for our side alone.
+    """
     pairs = vocabulary = ""
     if folder:
         pairs, vocabulary = f"{folder}/pairs.npz", f"{folder}/vocabulary.model"
@@ -111,6 +114,7 @@ def work_of(shape: str, seconds: float, folder: str) -> dict[str, Any]:
         "warm": WARM,
         "pairs": pairs,
         "vocabulary": vocabulary,
+        "remat": remat,
     }
 
 
@@ -211,8 +215,8 @@ def flops_of_a_token(shape: dict[str, int]) -> float:
     return flops.total / length
 
 
-def experiment_of(shape: dict[str, int]) -> "Experiment":
-    from transduce.config import Experiment, ModelConfig
+def experiment_of(shape: dict[str, int], *, remat: Any = "none") -> "Experiment":
+    from transduce.config import Experiment, ModelConfig, TrainingConfig
 
     width = shape["d_model"] // shape["heads"]
     return Experiment(
@@ -229,6 +233,7 @@ def experiment_of(shape: dict[str, int]) -> "Experiment":
             unroll=0,
         ),
         data=data_config(shape),
+        training=TrainingConfig(remat=remat),
     )
 
 
@@ -286,7 +291,7 @@ def our_update(work: dict[str, Any]) -> Callable[[], int]:
     from transduce.parallel.mesh import make_mesh
     from transduce.training.step import compile_train_step, initial_state_on
 
-    experiment = experiment_of(work["shape"])
+    experiment = experiment_of(work["shape"], remat=work["remat"])
     mesh = make_mesh(experiment.mesh, jax.devices()[:1])
     batches = our_batches(experiment, mesh, work)
     state = initial_state_on(experiment, mesh)
