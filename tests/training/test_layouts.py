@@ -253,3 +253,5 @@ def test_what_is_made_again_is_not_kept() -> None:
     # alone, but what attention mixes, 16, and both normalisations' inputs and results.
     assert layer < dots - 7 * 96 * 1024
     assert dots < none - 7 * 48 * 1024
+    # The weights of attention, 64, are not kept, whatever is asked for.
+    assert none < dots + 7 * 64 * 1024
