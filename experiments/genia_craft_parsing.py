@@ -4,7 +4,10 @@ Reads, besides GENIA's, craft-treebank/train.clean.trees.gz in data.folder ($TRA
 ../shared/data): 18,951 trees of full articles. They have no outer S, and here and there other
 labels and tags, so a GENIA tree is drawn twice as often; dev is GENIA's alone.
 
-    transduce train experiments/genia_craft_parsing.py --workdir W
+    transduce train experiments/genia_craft_parsing.py --workdir SHORT --data.row-length 64 \\
+        --data.rows 16 --model.dropout 0 --optimizer.peak-learning-rate 2e-3 --training.steps 2000 \\
+        --training.evaluate-every 0
+    transduce train experiments/genia_craft_parsing.py --workdir W --training.warm-start SHORT
     transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz
 
 Not yet run.
@@ -34,7 +37,7 @@ def experiment() -> Experiment:
             heads=4,
             d_k=48,
             d_v=48,
-            dropout=0.2,
+            dropout=0.1,
             unroll=0,
         ),
         data=DataConfig(
@@ -58,18 +61,18 @@ def experiment() -> Experiment:
             ),
             vocabulary=VocabularyConfig(size=3000),
             readers=8,
-            rows=16,
+            rows=8,
             row_length=256,
-            subword_sampling=0.1,
         ),
-        optimizer=OptimizerConfig(warmup_steps=1000),
+        optimizer=OptimizerConfig(warmup_steps=600, peak_learning_rate=1.5e-3),
         training=TrainingConfig(
             steps=15_000,
             minutes=170,
             watch="f1",
+            guided_attention=0.5,
             ema_decay=0.999,
             log_every=50,
-            evaluate_every=500,
+            evaluate_every=1000,
             evaluation_sentences=300,
             save_every=100,
             keep=5,

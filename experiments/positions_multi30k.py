@@ -48,7 +48,7 @@ def experiment() -> Experiment:
             heads=4,
             d_k=32,
             d_v=32,
-            dropout=0.3,
+            dropout=0.1,
             learned_positions=128,
             unroll=0,
         ),
@@ -65,12 +65,12 @@ def experiment() -> Experiment:
             ),
             vocabulary=VocabularyConfig(size=8000),
             readers=8,
-            rows=256,
+            rows=64,
             row_length=16,
         ),
-        optimizer=OptimizerConfig(warmup_steps=500),
+        optimizer=OptimizerConfig(warmup_steps=1000),
         training=TrainingConfig(
-            steps=1500, log_every=50, evaluate_every=0, save_every=300, keep=1, samples=0
+            steps=4000, log_every=100, evaluate_every=0, save_every=500, keep=1, samples=0
         ),
     )
 

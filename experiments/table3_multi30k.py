@@ -5,13 +5,14 @@
 
 The base model alone: transduce train experiments/table3_multi30k.py --workdir W
 
-Base is the model of multi30k_ende_tiny. What a row changes is changed in the paper's proportion
-where whole numbers allow: heads to 1/4, 1/2, 2 and 4 times (the paper: 1/8, 1/2, 2, 4), keys to 1/4
-and 1/2, layers to 1, 3 and 5 of 4 (2, 4 and 8 of 6), widths to 1/2 and 2 times, dropout to none and
-twice, label smoothing to none and twice. Big is twice as wide with twice the heads; it has as many
-updates as base, where the paper's has three times as many, and base's dropout, which is the
-paper's for big. The learning rate is the paper's formula with 500 updates of warm-up, which peaks
-at 0.004 in base. 900 updates of 4,096 tokens a side are about 7 epochs.
+Base is the model of multi30k_ende_tiny with the paper's dropout of 0.1. What a row changes is
+changed in the paper's proportion where whole numbers allow: heads to 1/4, 1/2, 2 and 4 times (the
+paper: 1/8, 1/2, 2, 4), keys to 1/4 and 1/2, layers to 1, 3 and 5 of 4 (2, 4 and 8 of 6), widths to
+1/2 and 2 times; dropout and label smoothing are the paper's. Big is twice as wide with twice the
+heads; it has base's updates and dropout, where the paper's has three times as many and 0.3. The
+learning rate is the paper's formula with 1,000 updates of warm-up, which peaks at 0.0028 in base.
+3,000 updates of 1,024 tokens a side are about 6 epochs. With four times the tokens and a quarter of
+the updates, in as much time, most rows have not yet learnt which words belong together.
 
 Reads multi30k/raw/{train,val,test_2016_flickr}.{en,de}.gz in data.folder ($TRANSDUCE_DATA, else
 ../shared/data). The report has the paper's perplexity and BLEU, of newstest2013, beside ours.
@@ -49,7 +50,7 @@ def experiment() -> Experiment:
             heads=4,
             d_k=32,
             d_v=32,
-            dropout=0.3,
+            dropout=0.1,
             unroll=0,
         ),
         data=DataConfig(
@@ -65,12 +66,12 @@ def experiment() -> Experiment:
             ),
             vocabulary=VocabularyConfig(size=8000),
             readers=8,
-            rows=64,
+            rows=16,
             row_length=64,
         ),
-        optimizer=OptimizerConfig(warmup_steps=500),
+        optimizer=OptimizerConfig(warmup_steps=1000),
         training=TrainingConfig(
-            steps=900, log_every=50, evaluate_every=0, save_every=300, keep=1, samples=0
+            steps=3000, log_every=100, evaluate_every=0, save_every=500, keep=1, samples=0
         ),
     )
 
@@ -104,7 +105,7 @@ ROWS: dict[str, tuple[dict[str, object], float, float]] = {
     "C-dff128": ({"model.d_ff": 128}, 5.12, 25.4),
     "C-dff512": ({"model.d_ff": 512}, 4.75, 26.2),
     "D-dropout0.0": ({"model.dropout": 0.0}, 5.77, 24.6),
-    "D-dropout0.6": ({"model.dropout": 0.6}, 4.95, 25.5),
+    "D-dropout0.2": ({"model.dropout": 0.2}, 4.95, 25.5),
     "D-smoothing0.0": ({"training.label_smoothing": 0.0}, 4.67, 25.3),
     "D-smoothing0.2": ({"training.label_smoothing": 0.2}, 5.47, 25.7),
     "E-learned": ({"model.positions": "learned", "model.learned_positions": 128}, 4.92, 25.7),

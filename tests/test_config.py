@@ -78,6 +78,7 @@ NOT_NEGATIVE = [
     "training.samples",
     "training.epochs",
     "training.minutes",
+    "training.guided_attention",
     "training.patience",
     "training.ema_decay",
     "search.extra_length",

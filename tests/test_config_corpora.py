@@ -55,6 +55,10 @@ def test_a_treebank_needs_no_dev_and_stands_beside_treebanks_alone() -> None:
     both = (treebank(), treebank(name="more", dev=("b", "22")))
     assert DataConfig(corpora=both).is_of_trees
     assert not DataConfig(corpora=(corpus(),)).is_of_trees
+    guided = TrainingConfig(guided_attention=1.0)
+    assert Experiment(name="parser", data=DataConfig(corpora=both), training=guided)
+    with pytest.raises(RequestError, match=r"training\.guided_attention must be 0 where no corpus"):
+        Experiment(name="text", data=DataConfig(corpora=(corpus(),)), training=guided)
     with pytest.raises(RequestError, match="a treebank stands beside corpora of text"):
         DataConfig(corpora=(treebank(), corpus(name="text")))
 

@@ -37,6 +37,9 @@ class Tokens:
     """1, 2, ... for the sequences of a row, 0 where there is none."""
     positions: Int[Array, "B T"]
     """Counted from 0 within each sequence."""
+    words: Int[Array, "B T"] | None = None
+    """Where source and target are known to be aligned: the number, within its sequence and from 1,
+    of the aligned word that a piece is of, 0 where it is of none. Equal numbers belong together."""
 
     @classmethod
     def single(cls, ids: Int[Array, "B T"]) -> "Tokens":
@@ -60,7 +63,10 @@ class Batch:
     target: Tokens
 
     def decoder_inputs(self) -> Tokens:
-        """The target shifted right by one within each sequence, BOS first (section 3.1)."""
+        """The target shifted right by one within each sequence, BOS first (section 3.1).
+
+        `words` stay those of the pieces that are to be predicted.
+        """
         target = self.target
         shifted = jnp.pad(target.ids[:, :-1], ((0, 0), (1, 0)))
         ids = jnp.where(target.positions == 0, BOS, shifted)
@@ -68,4 +74,5 @@ class Batch:
             ids=jnp.where(target.segments == 0, PAD, ids),
             segments=target.segments,
             positions=target.positions,
+            words=target.words,
         )

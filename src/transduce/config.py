@@ -168,6 +168,10 @@ class TrainingConfig:
     after update t it keeps min(ema_decay, (1 + t) / (10 + t)) of itself. 0: no average."""
     label_smoothing: float = 0.1
     """epsilon_ls of section 5.4."""
+    guided_attention: float = 0.0
+    """Of a parser, for which it is known: how much -log of the attention that each tag pays to its
+    word weighs beside the loss, in the first head of cross-attention, the mean over layers. 0:
+    attention is not told where to look, as in the paper."""
     loss_chunks: int = 8
     """Parts, as far as they divide a row's length, in which the positions of a batch go through
     the final layer and the loss: more need less memory, and on a CPU stay in its cache."""
@@ -207,7 +211,7 @@ class TrainingConfig:
         fraction("training", self, "label_smoothing")
         fraction("training", self, "ema_decay")
         not_negative("training", self, "evaluate_every evaluation_sentences samples seed")
-        not_negative("training", self, "epochs minutes patience")
+        not_negative("training", self, "epochs minutes patience guided_attention")
         positive("training", self, "nonfinite_limit")
         for updates in self.skip_steps:
             first, _, last = updates.partition(":")
@@ -334,6 +338,11 @@ class Experiment:
             self.training.watch in ("loss", measured) or not self.data.corpora,
             f"training.watch must be loss or {measured} with these corpora, not "
             f"{self.training.watch}",
+        )
+        require(
+            self.training.guided_attention == 0 or self.data.is_of_trees,
+            "training.guided_attention must be 0 where no corpus is a treebank: which words belong "
+            "together is known of trees alone",
         )
         rows, parts = self.data.rows, self.training.accumulation
         require(

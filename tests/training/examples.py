@@ -140,7 +140,16 @@ def files_in(folder: Path) -> dict[str, bytes]:
 def metrics(*, loss: Any = 1.0, pairs: Any = 1.0) -> StepMetrics:
     """Of an update that did nothing, for tests that do without training."""
     one: Any = 1.0
-    sums = Sums(loss=loss, log_loss=one, tokens=one, source_tokens=one, pairs=pairs)
+    zero: Any = 0.0
+    sums = Sums(
+        loss=loss,
+        log_loss=one,
+        tokens=one,
+        source_tokens=one,
+        pairs=pairs,
+        missed=zero,
+        aligned=zero,
+    )
     return StepMetrics(sums=sums, gradient_norm=one, learning_rate=one)
 
 

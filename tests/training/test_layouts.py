@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from transduce.arrays import Array, Batch
 from transduce.config import (
+    CorpusConfig,
     DataConfig,
     Experiment,
     MeshConfig,
@@ -83,12 +84,27 @@ def batch() -> Batch:
     rows = [pairs[start : start + 2] for start in range(0, 48, 2)]
     rows += [[pair] for pair in long] + [[pair] for pair in pairs[:4]] + [[]]
     made = packed(rows, source_length=16, target_length=16)
+    numbers = {"source": made.source.positions // 2 + 1, "target": made.target.positions % 5}
+    made = Batch(
+        source=replace(made.source, words=numbers["source"]),
+        target=replace(made.target, words=numbers["target"]),
+    )
     # Arrays of JAX would lie on the mesh that was in force when they were made.
     return jax.tree.map(np.asarray, made)
 
 
 def experiment(accumulation: int) -> Experiment:
-    return replace(EXPERIMENT, training=TrainingConfig(accumulation=accumulation))
+    """Of a parser, whose attention is guided."""
+    training = TrainingConfig(accumulation=accumulation, guided_attention=0.5)
+    trees = CorpusConfig(
+        name="trees",
+        source_language="en",
+        target_language="trees",
+        builder="treebank",
+        train=("a", ""),
+        dev=("b", ""),
+    )
+    return replace(EXPERIMENT, data=replace(EXPERIMENT.data, corpora=(trees,)), training=training)
 
 
 # ---- Gradients, and gradient descent -----------------------------------------------------------
@@ -98,6 +114,8 @@ def experiment(accumulation: int) -> Experiment:
 class Descent:
     losses: list[float]
     """Before each update."""
+    missed: list[float]
+    """By the attention, a token that is aligned."""
     gradients: dict[str, np.ndarray]
     """Of the first."""
     parameters: dict[str, np.ndarray]
@@ -109,23 +127,26 @@ def descent(layout: Layout, accumulation: int) -> Descent:
     """Five updates, each with dropout masks of its own."""
 
     @functools.partial(jax.jit, compiler_options=QUICKLY)
-    def update(model: Transformer, batch: Batch, key: Array) -> tuple[Array, Any, Any]:
+    def update(
+        model: Transformer, batch: Batch, key: Array
+    ) -> tuple[tuple[Array, Array], Any, Any]:
         gradients, sums = batch_gradients(experiment(accumulation), model, batch, key)
         # Each gradient lies as its parameter does, or this would not compile.
         new = jax.tree.map(lambda value, slope: value - RATE * slope, model, gradients)
-        return sums.loss / sums.tokens, gradients, new
+        return (sums.loss / sums.tokens, sums.missed / sums.aligned), gradients, new
 
     mesh = mesh_of(layout)
     model = filled(EXPERIMENT.model, scale=0.2)
-    losses, first = [], {}
+    losses, missed, first = [], [], {}
     with jax.set_mesh(mesh):
         model = jax.device_put(model, parameter_shardings(mesh, model))
         placed = place(mesh, batch())
         for step in range(5):
-            loss, gradients, model = update(model, placed, jax.random.key(step))
+            (loss, miss), gradients, model = update(model, placed, jax.random.key(step))
             losses.append(float(loss))
+            missed.append(float(miss))
             first = first or named(gradients)
-    return Descent(losses=losses, gradients=first, parameters=named(model))
+    return Descent(losses=losses, missed=missed, gradients=first, parameters=named(model))
 
 
 @every_layout(*((layout, 4) for layout in LAYOUTS), ((1, 2, 2, 2), 1))
@@ -134,6 +155,8 @@ def test_gradients_and_descent_are_those_of_one_device(layout: Layout, accumulat
     expected, found = descent(ONE, accumulation), descent(layout, accumulation)
     assert found.losses == pytest.approx(expected.losses, rel=1e-5)
     assert expected.losses[4] < expected.losses[0] - 0.1
+    assert found.missed == pytest.approx(expected.missed, rel=1e-5)
+    assert min(expected.missed) > 0.1
     largest = max(np.abs(gradient).max() for gradient in expected.gradients.values())
     for name, gradient in expected.gradients.items():
         np.testing.assert_allclose(

@@ -39,7 +39,9 @@ def experiment(tmp_path_factory) -> Experiment:
     return replace(
         EXPERIMENT,
         data=replace(EXPERIMENT.data, corpora=(corpus,), folder=str(folder)),
-        training=replace(EXPERIMENT.training, steps=60, watch="f1", evaluation_sentences=0),
+        training=replace(
+            EXPERIMENT.training, steps=60, watch="f1", evaluation_sentences=0, guided_attention=0.5
+        ),
         search=replace(EXPERIMENT.search, extra_length=16, devices=1),
     )
 
@@ -63,6 +65,11 @@ def test_dev_is_scored_by_f1_and_the_best_is_kept(finished: Path) -> None:
     assert [path.name for path in (finished / "best").iterdir()] == ["60"]
     lines = (finished / "translations" / "dev-60.txt").read_text().splitlines()
     assert len(lines) == 8
+
+
+def test_attention_learns_where_to_look(finished: Path) -> None:
+    first, last = records(finished, "train")
+    assert 0 < last["attention_missed"] < first["attention_missed"] / 2
 
 
 def test_symbols_of_trees_are_pieces(finished: Path) -> None:

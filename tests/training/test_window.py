@@ -82,8 +82,11 @@ def metrics(
     norm: float = 1.0,
     rate: float = 1.0,
     pairs: float = 1.0,
+    missed: float = 0.0,
+    aligned: float = 0.0,
 ) -> StepMetrics:
     values: dict[str, Any] = {"loss": loss, "log_loss": log_loss, "tokens": tokens, "pairs": pairs}
+    values |= {"missed": missed, "aligned": aligned}
     parts: dict[str, Any] = {"gradient_norm": norm, "learning_rate": rate}
     return StepMetrics(sums=Sums(**values, source_tokens=values["tokens"]), **parts)
 
@@ -99,6 +102,17 @@ def test_means_weigh_by_target_tokens(window: Window, records: Records, clock: C
     assert record["perplexity"] == pytest.approx(math.exp(2))
     assert record["gradient_norm"] == pytest.approx(2.5)
     assert record["learning_rate"] == 0.3
+    assert "attention_missed" not in record
+
+
+def test_what_attention_missed_is_a_mean_over_aligned_tokens(
+    window: Window, records: Records, clock: Clock
+) -> None:
+    clock.now += 1
+    window.add(7, metrics(loss=1, tokens=10, missed=4.0, aligned=2.0))
+    window.add(8, metrics(loss=1, tokens=100, missed=2.0, aligned=10.0))
+    window.report()
+    assert records.records[0]["attention_missed"] == pytest.approx(0.5)
 
 
 def test_only_the_time_of_updates_counts(window: Window, records: Records, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 from flax import nnx
 
 from transduce.arrays import Array, Float, Int
@@ -9,7 +10,7 @@ from transduce.model.kernels import Kernel, attend
 from transduce.model.positions import rotate
 from transduce.model.products import product
 from transduce.model.visibility import Visible
-from transduce.parallel.mesh import gathered, out_sharding
+from transduce.parallel.mesh import constrain, gathered, out_sharding
 
 
 class MultiHeadAttention(nnx.Module):
@@ -74,6 +75,18 @@ class MultiHeadAttention(nnx.Module):
     ) -> tuple[Float[Array, "B S N H"], Float[Array, "B S N J"]]:
         keys = self._rotated(self._project(memory, self.key), positions)
         return keys, self._project(memory, self.value)
+
+    def first_head(
+        self, x: Float[Array, "B T D"], memory: Float[Array, "B S D"]
+    ) -> tuple[Float[Array, "B T H"], Float[Array, "B S H"]]:
+        """Queries and keys of one head alone, without rotary positions."""
+
+        def of(x: Array, kernel: nnx.Param) -> Array:
+            # Heads may be divided over devices: every device takes the first.
+            whole = constrain(gathered(kernel, self.dtype), None, None, None)
+            return jnp.einsum("btd,dh->bth", x, whole[:, 0])
+
+        return of(x, self.query), of(memory, self.key)
 
     def mix(self, heads: Float[Array, "B T N J"]) -> Float[Array, "B T D"]:
         """The heads side by side, times W^O."""

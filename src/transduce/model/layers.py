@@ -18,6 +18,7 @@ from transduce.arrays import Array, Bool, Float, Int
 from transduce.config import ModelConfig
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.cached import Written, attend_to_memory, attend_to_written
+from transduce.model.guided import attention_missed
 from transduce.model.kernels import current_platform
 from transduce.model.products import product
 from transduce.model.visibility import Visible
@@ -214,17 +215,30 @@ class DecoderLayer(nnx.Module):
         memory_visible: Visible,
         positions: Int[Array, "B T"],
         key: Key,
-    ) -> Float[Array, "B T D"]:
+        words: tuple[Int[Array, "B T"], Int[Array, "B S"]] | None = None,
+    ) -> tuple[Float[Array, "B T D"], Float[Array, ""]]:
+        """Also gives `attention_missed` of the first head, if there are `words` of both sides."""
         keys = _split(key, 3)
+        missed = jnp.zeros(())
+
+        def to_memory(y: Array) -> Array:
+            nonlocal missed
+            if words is not None:
+                queries, memory_keys = self.cross_attention.first_head(y, memory)
+                missed = attention_missed(
+                    queries,
+                    memory_keys,
+                    memory_visible,
+                    target_words=words[0],
+                    source_words=words[1],
+                )
+            return self.cross_attention(y, memory, memory_visible, positions=positions)
+
         x = self.around_attention(
             x, lambda y: self.attention(y, y, visible, positions=positions), keys[0]
         )
-        x = self.around_cross_attention(
-            x,
-            lambda y: self.cross_attention(y, memory, memory_visible, positions=positions),
-            keys[1],
-        )
-        return self.around_feed_forward(x, self.feed_forward, keys[2])
+        x = self.around_cross_attention(x, to_memory, keys[1])
+        return self.around_feed_forward(x, self.feed_forward, keys[2]), missed
 
     def memory(self, memory: Float[Array, "B S D"], *, positions: Int[Array, "B S"]) -> LayerMemory:
         """What `step` needs of the encoder's output."""

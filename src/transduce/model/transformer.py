@@ -66,12 +66,29 @@ class Transformer(nnx.Module):
         self, batch: Batch, *, key: Key = None, remat: Remat = "none"
     ) -> Float[Array, "B T D"]:
         """The decoder's output, from which `logits` predicts each target piece."""
+        return self.hidden_and_missed(batch, key=key, remat=remat)[0]
+
+    def hidden_and_missed(
+        self, batch: Batch, *, key: Key = None, remat: Remat = "none", guided: bool = False
+    ) -> tuple[Float[Array, "B T D"], Float[Array, ""]]:
+        """`hidden`; and, if `guided`, what the attention of its first heads misses.
+
+        That is `attention_missed` of the first head of cross-attention, the mean over layers; the
+        batch must have words.
+        """
         keys = (None, None) if key is None else jax.random.split(key)
         memory = self.encode(batch.source, key=keys[0], remat=remat)
         # Shifted, an id may come to another device: each takes all of its rows and keeps its part.
         target = replace(batch.target, ids=constrain(batch.target.ids, "batch", None))
         inputs = replace(batch, target=target).decoder_inputs()
-        return self.decode(inputs, memory, source=batch.source.segments, key=keys[1], remat=remat)
+        return self.decode(
+            inputs,
+            memory,
+            source=batch.source,
+            key=keys[1],
+            remat=remat,
+            guided=guided,
+        )
 
     def encode(
         self, source: Tokens, *, key: Key = None, remat: Remat = "none"
@@ -85,7 +102,7 @@ class Transformer(nnx.Module):
             module, key = parts
             return module(x, visible=visible, positions=source.positions, key=key), None
 
-        x = self._scan(layer, x, (self.encoder, keys[0]), remat)
+        x, _ = self._scan(layer, x, (self.encoder, keys[0]), remat)
         return self.encoder_norm(x) if self.config.norm == "pre" else x
 
     def decode(
@@ -93,30 +110,36 @@ class Transformer(nnx.Module):
         target: Tokens,
         memory: Float[Array, "B S D"],
         *,
-        source: Int[Array, "B S"],
+        source: Tokens,
         key: Key = None,
         remat: Remat = "none",
-    ) -> Float[Array, "B T D"]:
-        """The decoder stack over its inputs (BOS first); `source` are the source's segments."""
+        guided: bool = False,
+    ) -> tuple[Float[Array, "B T D"], Float[Array, ""]]:
+        """The decoder stack over its inputs (BOS first); see `hidden_and_missed`."""
         visible = among(target, causal=True)
-        memory_visible = Visible(queries=target.segments, keys=source)
+        memory_visible = Visible(queries=target.segments, keys=source.segments)
+        words = None
+        if guided:
+            assert target.words is not None
+            assert source.words is not None
+            words = target.words, source.words
         keys = _keys(key, self.config.decoder_layers)
         x = self.embed(target.ids, target.positions, keys[1])
 
-        def layer(x: Array, parts: Any) -> tuple[Array, None]:
+        def layer(x: Array, parts: Any) -> tuple[Array, Array]:
             module, key = parts
-            x = module(
+            return module(
                 x,
                 memory,
                 visible=visible,
                 memory_visible=memory_visible,
                 positions=target.positions,
                 key=key,
+                words=words,
             )
-            return x, None
 
-        x = self._scan(layer, x, (self.decoder, keys[0]), remat)
-        return self.decoder_norm(x) if self.config.norm == "pre" else x
+        x, missed = self._scan(layer, x, (self.decoder, keys[0]), remat)
+        return self.decoder_norm(x) if self.config.norm == "pre" else x, jnp.mean(missed)
 
     def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """The final linear layer, whose matrix is the table; float32 or wider."""
@@ -141,12 +164,12 @@ class Transformer(nnx.Module):
             x = x + rows.at[positions].get(out_sharding=layout)
         return dropout(x, config.dropout, key)
 
-    def _scan(self, layer: Any, x: Array, parts: Any, remat: Remat) -> Array:
+    def _scan(self, layer: Any, x: Array, parts: Any, remat: Remat) -> tuple[Array, Any]:
         unroll = self.config.unroll
         if remat != "none":
             # Where a loop stands between them, XLA cannot take what is made again from before.
             layer = jax.checkpoint(layer, policy=_KEPT[remat], prevent_cse=unroll != 1)
-        return lax.scan(layer, x, parts, unroll=unroll or True)[0]
+        return lax.scan(layer, x, parts, unroll=unroll or True)
 
 
 def _stack(kind: type, config: ModelConfig, layers: int, param_dtype: Any, rngs: nnx.Rngs) -> Any:

@@ -25,6 +25,7 @@ from transduce.parallel import hosts
 from transduce.parallel.mesh import batch_sharding
 from transduce.pipeline.readers import Corpus, Rows, Tokenize, examples, reader
 from transduce.pipeline.selection import Pairs
+from transduce.pipeline.words import WordNumbers
 from transduce.text.vocabulary import Vocabulary
 
 type State = dict[str, str]
@@ -77,6 +78,7 @@ class TrainingBatches:
         self._state = {str(n): known[str(n)] for n in self._numbers if str(n) in known}
         self._before: deque[State] = deque(maxlen=history)
         pairs = examples(corpora, vocabulary, config)
+        made = _Batches(vocabulary)
         readers = [
             reader(pairs, config, number=number, state=self._state.get(str(number)))
             for number in self._numbers
@@ -86,7 +88,7 @@ class TrainingBatches:
             rows, states = zip(*parts, strict=True)
             names = rows[0].keys()
             return place(
-                _batch({name: np.concatenate([part[name] for part in rows]) for name in names})
+                made({name: np.concatenate([part[name] for part in rows]) for name in names})
             ), states
 
         zipped = _zip_in_workers(readers, config.workers).map(whole)
@@ -173,15 +175,24 @@ def _flatten(groups: tuple[tuple, ...]) -> tuple:
     return tuple(part for group in groups for part in group)
 
 
-def _batch(rows: Rows) -> Batch:
-    def side(name: str) -> Tokens:
-        return Tokens(
-            ids=rows[name],  # pyright: ignore[reportArgumentType] numpy until it is placed
-            segments=rows[f"{name}_segment_ids"],  # pyright: ignore[reportArgumentType]
-            positions=rows[f"{name}_positions"],  # pyright: ignore[reportArgumentType]
-        )
+class _Batches:
+    """Makes batches of packed rows, those of a parser with the numbers of words."""
 
-    return Batch(source=side("source"), target=side("target"))
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._numbers = WordNumbers(vocabulary) if vocabulary.symbols else None
+
+    def __call__(self, rows: Rows) -> Batch:
+        words = self._numbers(rows) if self._numbers else {}
+
+        def side(name: str) -> Tokens:
+            return Tokens(
+                ids=rows[name],  # pyright: ignore[reportArgumentType] numpy until it is placed
+                segments=rows[f"{name}_segment_ids"],  # pyright: ignore[reportArgumentType]
+                positions=rows[f"{name}_positions"],  # pyright: ignore[reportArgumentType]
+                words=words.get(f"{name}_words"),  # pyright: ignore[reportArgumentType]
+            )
+
+        return Batch(source=side("source"), target=side("target"))
 
 
 def evaluation_batches(
@@ -206,6 +217,7 @@ def evaluation_batches(
         num_packing_bins=config.packing_bins,
         shuffle_bins=False,
     )
+    made = _Batches(vocabulary)
     for part in packed.batch(rows, drop_remainder=False):
         missing = rows - len(part["source"])
-        yield _batch({name: np.pad(x, ((0, missing), (0, 0))) for name, x in part.items()})
+        yield made({name: np.pad(x, ((0, missing), (0, 0))) for name, x in part.items()})

@@ -168,7 +168,8 @@ def _compile(experiment: Experiment, target: Target) -> Answer:
         jnp.int32,
         sharding=batch_sharding(mesh),
     )
-    side = Tokens(ids=ids, segments=ids, positions=ids)
+    words = ids if experiment.data.is_of_trees else None
+    side = Tokens(ids=ids, segments=ids, positions=ids, words=words)
     batch = Batch(source=side, target=side)
     known = {
         "parameters": _bytes_on_a_chip(state.model),

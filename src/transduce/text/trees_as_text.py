@@ -122,6 +122,11 @@ def symbols(sequences: Iterable[Iterable[str]]) -> list[str]:
     return sorted(found, key=lambda symbol: (not _opens(symbol), not _closes(symbol), symbol))
 
 
+def is_tag(symbol: str) -> bool:
+    """Whether a symbol stands for a word, rather than for a bracket."""
+    return not _opens(symbol) and not _closes(symbol)
+
+
 def repair(
     symbols: Iterable[str], words: Sequence[str], *, known: Container[str] | None = None
 ) -> tuple[list[str], Repairs]:

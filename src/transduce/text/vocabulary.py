@@ -78,6 +78,10 @@ class Vocabulary:
         """The pieces of `ids`, as the vocabulary spells them: "▁" is a space, "</s>" EOS."""
         return tuple(self._processor.id_to_piece(list(ids)))
 
+    def word_starts(self) -> np.ndarray:
+        """For each id, whether a word of text begins with its piece: a space and what follows."""
+        return np.array([name.startswith(_SPACE) for name in self.names(range(len(self)))])
+
     def id_of(self, piece: str) -> int:
         """The id of the piece that `names` spells so. Raises `KeyError` when there is none."""
         index = self._processor.piece_to_id(piece)

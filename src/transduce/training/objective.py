@@ -26,6 +26,10 @@ class Sums:
     source_tokens: Float[Array, ""]
     pairs: Float[Array, ""]
     """Sentence pairs."""
+    missed: Float[Array, ""]
+    """`attention_missed`, the mean over layers; 0 where attention is not guided."""
+    aligned: Float[Array, ""]
+    """Tokens of which `missed` is the sum."""
 
 
 def objective(
@@ -36,13 +40,14 @@ def objective(
     chunks: int,
     key: Key,
     remat: Remat = "none",
+    guided: bool = False,
 ) -> Sums:
     """Totals for a batch; dropout is on when there is a `key`.
 
     Sums, not means: micro-batches and devices then weigh by their target tokens. `chunks` is
-    that of `cross_entropy`.
+    that of `cross_entropy`; `guided`, for a batch that has words, makes `missed`.
     """
-    hidden = model.hidden(batch, key=key, remat=remat)
+    hidden, missed = model.hidden_and_missed(batch, key=key, remat=remat, guided=guided)
     table = gathered(model.table, model.dtype)
     wide = jnp.promote_types(model.dtype, jnp.float32)
     weights = (batch.target.segments != 0).astype(wide)
@@ -54,6 +59,8 @@ def objective(
         source_tokens=jnp.sum((batch.source.segments != 0).astype(wide)),
         # The pairs of a row are numbered from 1.
         pairs=jnp.sum(jnp.max(batch.target.segments, axis=-1).astype(wide)),
+        missed=missed,
+        aligned=jnp.sum((batch.target.words != 0).astype(wide)) if guided else jnp.zeros(()),
     )
 
 

@@ -158,6 +158,8 @@ def batch_gradients(
 ) -> tuple[Any, Sums]:
     """Gradients of the mean loss over the batch's target tokens, and the batch's totals.
 
+    With training.guided_attention so many times what attention missed is added to the loss.
+
     The batch is cut into training.accumulation micro-batches whose summed losses and gradients
     add up; dividing by the tokens comes last, so uneven micro-batches weigh as they should.
     """
@@ -171,8 +173,9 @@ def batch_gradients(
             chunks=config.loss_chunks,
             key=key,
             remat=config.remat,
+            guided=config.guided_attention > 0,
         )
-        return sums.loss, sums
+        return sums.loss + config.guided_attention * sums.missed, sums
 
     differentiate = jax.grad(summed, has_aux=True)
     parts = experiment.training.accumulation

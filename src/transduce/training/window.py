@@ -110,6 +110,9 @@ class Window:
                 source_tokens=sum(float(m.sums.source_tokens) for _, m in self._done),
             ),
         }
+        if aligned := sum(float(metrics.sums.aligned) for _, metrics in self._done):
+            missed = sum(float(metrics.sums.missed) for _, metrics in self._done)
+            values["attention_missed"] = missed / aligned
         self._monitor.record("train", step, **values)
         left = self._limits.seconds_left(
             step,
