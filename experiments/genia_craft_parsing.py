@@ -4,9 +4,9 @@ Reads, besides GENIA's, craft-treebank/train.clean.trees.gz in data.folder ($TRA
 ../shared/data): 18,951 trees of full articles. They have no outer S, and here and there other
 labels and tags, so a GENIA tree is drawn twice as often; dev is GENIA's alone.
 
-    transduce train experiments/genia_craft_parsing.py --workdir SHORT --data.row-length 64 \\
-        --data.rows 16 --model.dropout 0 --optimizer.peak-learning-rate 2e-3 --training.steps 2000 \\
-        --training.evaluate-every 0
+    transduce train experiments/genia_craft_parsing.py --workdir SHORT \\
+        --data.row-length 64 --data.rows 16 --model.dropout 0 --training.evaluate-every 0 \\
+        --optimizer.peak-learning-rate 2e-3 --training.steps 2000
     transduce train experiments/genia_craft_parsing.py --workdir W --training.warm-start SHORT
     transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz
 

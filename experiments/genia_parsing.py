@@ -3,9 +3,9 @@
 Reads genia-treebank/{train,dev}.trees.gz in data.folder ($TRANSDUCE_DATA, else ../shared/data):
 14,326 and 1,361 trees, McClosky's division. Words are given, tags are not.
 
-    transduce train experiments/genia_parsing.py --workdir SHORT --data.row-length 64 --data.rows 16 \\
-        --model.dropout 0 --optimizer.peak-learning-rate 2e-3 --training.steps 2000 \\
-        --training.evaluate-every 0
+    transduce train experiments/genia_parsing.py --workdir SHORT \\
+        --data.row-length 64 --data.rows 16 --model.dropout 0 --training.evaluate-every 0 \\
+        --optimizer.peak-learning-rate 2e-3 --training.steps 2000
     transduce train experiments/genia_parsing.py --workdir W --training.warm-start SHORT
     transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz
 
@@ -14,9 +14,9 @@ of width 192. What takes such a model longest is to find out that each tag belon
 It learns that first, from trees of up to 63 symbols and without dropout, and is told where to look
 (training.guided_attention); then all trees follow, from where it is. Batches are small, since that
 takes updates rather than tokens. 3,000 pieces leave few words of the training text whole that are
-too rare to be learnt. Rows of 256 leave out ten trees. Outputs may have 300 symbols more than the input has pieces, as in the paper;
-the longest of dev has 206 more than words. While training, F1 is of 300 dev sentences; the command
-above gives that of all.
+too rare to be learnt. Rows of 256 leave out ten trees. Outputs may have 300 symbols more than the
+input has pieces, as in the paper; the longest of dev has 206 more than words. While training, F1 is
+of 300 dev sentences; the command above gives that of all.
 
 Not yet run.
 """

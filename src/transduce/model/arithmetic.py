@@ -100,8 +100,8 @@ def training_flops(
 
     The gradient of a product has two products as large: three times `forward_flops`. What is
     computed a second time to save memory (rematerialisation, attention that keeps no scores) is
-    not counted, nor are the optimiser, which needs a few operations a parameter, and one more head's
-    scores where attention is guided.
+    not counted, nor are the optimiser, which needs a few operations a parameter, and the scores
+    once more of a head whose attention is guided.
     """
     forward = forward_flops(
         config, rows=rows, source_length=source_length, target_length=target_length
