@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -77,6 +78,17 @@ def test_several_devices_find_the_same(
     several = Engine([model], beam(3), rows=4, devices=jax.devices()[:3])
     for count in (len(requests), 9, 1):
         assert found(several, requests[-count:]) == alone[-count:]
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_blocks_at_once_find_the_same_in_every_shape(
+    model: Transformer, one_device: Engine, requests: list[Request], alone: list[list], at_once: int
+) -> None:
+    """D1: to the bit, each sentence once."""
+    wide = [replace(request, shape=(2 * WIDTH, LENGTH)) for request in requests[::3]]
+    expected = [*alone, *(found(one_device, [request])[0] for request in wide)]
+    several = Engine([model], beam(3), rows=4, devices=jax.devices()[:1], at_once=at_once)
+    assert found(several, [*requests, *wide]) == expected
 
 
 def test_a_shape_is_compiled_once(model: Transformer, requests: list[Request]) -> None:
