@@ -1,10 +1,12 @@
 import pickle
+from pathlib import Path
 
 import pytest
 
 from transduce.config import CorpusConfig, DataConfig, RequestError, VocabularyConfig
 from transduce.pipeline import data as module
 from transduce.pipeline.data import Data, prepare_data
+from transduce.text import vocabulary
 from transduce.text.corpora import prepare
 from transduce.workdir import Workdir
 
@@ -135,3 +137,43 @@ def test_pretokenised_pairs_have_the_ids_of_their_texts(tmp_path) -> None:
     written = files[0].stat().st_mtime_ns
     prepared(tmp_path, one, pretokenized=True)
     assert files[0].stat().st_mtime_ns == written
+
+
+def test_a_vocabulary_is_trained_once_for_all_runs_on_the_same_text(tmp_path, monkeypatch) -> None:
+    """And anew where the text, or how it is trained, differs."""
+    trained: list[int] = []
+    train = vocabulary.train_vocabulary
+
+    def counted(*arguments, config: VocabularyConfig, **more) -> None:
+        trained.append(config.size)
+        train(*arguments, config=config, **more)
+
+    monkeypatch.setattr(vocabulary, "train_vocabulary", counted)
+    one = corpus(tmp_path, "one", lines=30, test=False)
+
+    def made(*corpora: CorpusConfig, **changes) -> str:
+        (tmp_path / "workdir" / "vocabulary.model").unlink(missing_ok=True)
+        return prepared(tmp_path, *corpora, **changes).vocabulary.fingerprint
+
+    first = made(one)
+    assert made(one) == first
+    assert trained == [290]
+    assert made(one, size=291) != first
+    assert made(corpus(tmp_path, "two", lines=31, test=False), size=290) != first
+    assert trained == [290, 291, 290]
+    assert made(one) == first
+    assert trained == [290, 291, 290]
+
+
+def test_a_vocabulary_that_cannot_be_kept_is_refused(tmp_path, monkeypatch) -> None:
+    """Prepared data that lie in the cache already are no help where it cannot be written."""
+    one = corpus(tmp_path, "one", lines=30, test=False)
+    prepare(one, folder=str(tmp_path))
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(vocabulary, "locked", full)
+    with pytest.raises(RequestError, match=r"cannot keep the vocabulary: .*No space left on"):
+        prepared(tmp_path, one)
+    assert not (tmp_path / "workdir" / "vocabulary.model").exists()

@@ -1,9 +1,12 @@
 """Everything an experiment reads: its splits, its vocabulary, and the pairs it trains on."""
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
 
+import sentencepiece
 from etils import epath
 
 from transduce.config import CorpusConfig, DataConfig, RequestError
@@ -11,7 +14,8 @@ from transduce.parallel import hosts
 from transduce.pipeline.readers import Corpus, Source
 from transduce.pipeline.selection import Pairs, Selection, select
 from transduce.pipeline.tokenized import tokenized
-from transduce.text.corpora import prepare, training_sentences
+from transduce.text.corpora import cache_folder, prepare, training_sentences
+from transduce.text.prepared import Split
 from transduce.text.trees_as_text import symbols
 from transduce.text.vocabulary import Vocabulary, open_vocabulary
 
@@ -77,6 +81,7 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
                 sources_alone=config.is_of_trees,
             ),
             symbols=symbols(target.split() for pairs in trees for _, target in pairs),
+            kept=_kept(config, train.values()),
         )
         if len(vocabulary) > vocabulary_rows:
             raise RequestError(
@@ -108,6 +113,18 @@ def prepare_data(config: DataConfig, *, vocabulary_path: epath.Path, vocabulary_
             for name, split in splits.items()
         },
     )
+
+
+def _kept(config: DataConfig, train: Iterable[Split]) -> Path:
+    """Where the vocabulary lies that other runs have trained on the same text in the same way."""
+    made_of = (
+        sentencepiece.__version__,
+        astuple(config.vocabulary),
+        [pairs.fingerprint for pairs in train],
+        config.is_of_trees,
+    )
+    digest = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
+    return cache_folder() / f"vocabulary-{digest}.model"
 
 
 def _joined(parts: tuple[Pairs, ...]) -> Pairs:

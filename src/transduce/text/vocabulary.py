@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
@@ -25,6 +26,7 @@ from etils import epath
 
 from transduce.arrays import BOS, EOS, PAD, UNK
 from transduce.config import RequestError, VocabularyConfig
+from transduce.text.prepared import locked
 from transduce.text.sampling import UnigramSampler, sample_bpe
 
 _SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"
@@ -299,17 +301,38 @@ def _write(path: str | os.PathLike[str], data: bytes) -> None:
         raise RequestError(f"{path}: cannot write the vocabulary: {error.strerror}") from error
 
 
+def _train_once(
+    path: Path,
+    sentences: Callable[[], Iterable[str]],
+    *,
+    config: VocabularyConfig,
+    symbols: Sequence[str],
+) -> None:
+    """Of several that want the vocabulary at `path` one trains it, and the others wait."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_suffix(".lock")):
+            if not path.exists():
+                train_vocabulary(sentences(), config=config, path=path, symbols=symbols)
+    except OSError as error:
+        raise RequestError(
+            f"{path}: cannot keep the vocabulary: {error}; $TRANSDUCE_CACHE names the folder"
+        ) from error
+
+
 def open_vocabulary(
     path: str | os.PathLike[str],
     *,
     config: VocabularyConfig,
     sentences: Callable[[], Iterable[str]],
     symbols: Sequence[str] = (),
+    kept: Path | None = None,
 ) -> Vocabulary:
     """The vocabulary at `path`, which is made first when there is none.
 
-    It is a copy of `config.source_model` if that is set, else trained on `sentences()`, with
-    pieces for the `symbols` of trees. Raises `RequestError` when the one at `path` has another
+    It is a copy of `config.source_model` if that is set, else of `kept`, and if that is not there
+    either trained on `sentences()`, with pieces for the `symbols` of trees, and left in `kept` for
+    other runs. Raises `RequestError` when the one at `path` has another
     size than `config.size`, when it lacks some of `symbols` or has some where none are wanted, and
     when `config.source_model` and `config.target_model` differ in their pieces: source and target
     share one table.
@@ -324,8 +347,11 @@ def open_vocabulary(
                     "one table of embeddings, so both must be one shared vocabulary"
                 )
             _write(path, epath.Path(config.source_model).read_bytes())
-        else:
+        elif kept is None:
             train_vocabulary(sentences(), config=config, path=path, symbols=symbols)
+        else:
+            _train_once(kept, sentences, config=config, symbols=symbols)
+            _write(path, kept.read_bytes())
     vocabulary = Vocabulary(path)
     if missing := [symbol for symbol in symbols if symbol not in vocabulary.symbols]:
         raise RequestError(
