@@ -202,3 +202,13 @@ def test_a_built_wheel_is_typed_and_has_every_module(tmp_path: Path) -> None:
     assets = (path for path in (SOURCE / "viewing" / "assets").iterdir() if path.is_file())
     expected |= {f"transduce/{path.relative_to(SOURCE)}" for path in assets}
     assert expected | {"transduce/py.typed"} <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_translating_does_not_load_what_prepares_corpora() -> None:
+    """TensorFlow Datasets and Grain take a third of a second to import."""
+    program = """
+import sys, transduce.decoding.verbs, transduce.viewing.verb
+print(*sorted({"tensorflow_datasets", "grain"} & set(sys.modules)))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.stdout, found.returncode) == ("\n", 0), found.stderr

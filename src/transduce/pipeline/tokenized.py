@@ -13,7 +13,8 @@ from array_record.python import (
 from transduce.config import RequestError
 from transduce.pipeline.readers import Rows
 from transduce.text.corpora import cache_folder
-from transduce.text.prepared import Split, locked
+from transduce.text.locks import locked
+from transduce.text.prepared import Split
 from transduce.text.vocabulary import Vocabulary
 
 _PAIRS_AT_A_TIME = 8192

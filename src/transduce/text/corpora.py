@@ -18,12 +18,12 @@ from google.protobuf.json_format import ParseError
 from transduce.config import CorpusConfig, RequestError
 from transduce.config_data import section_numbers
 from transduce.text.lines import count_parallel, read_lines
+from transduce.text.locks import locked
 from transduce.text.prepared import (
     FILE_FORMAT,
     ParallelText,
     Split,
     build,
-    locked,
     own_files,
     require_known_features,
 )

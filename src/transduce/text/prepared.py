@@ -1,7 +1,6 @@
 """Prepared data sets: TFDS's translation format in ArrayRecord files, without TensorFlow."""
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -184,14 +183,6 @@ def own_files(directory: Path, info: Any, split: str) -> list[Path]:
         if not Path(os.path.abspath(path)).is_relative_to(directory):
             raise RequestError(f"{directory}: {path} lies outside of the data set's folder")
     return paths
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the lock that the file at `path` stands for; it ends with the process at the latest."""
-    with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def build(

@@ -26,7 +26,7 @@ from etils import epath
 
 from transduce.arrays import BOS, EOS, PAD, UNK
 from transduce.config import RequestError, VocabularyConfig
-from transduce.text.prepared import locked
+from transduce.text.locks import locked
 from transduce.text.sampling import UnigramSampler, sample_bpe
 
 _SPACE, _UNKNOWN, _BOUNDARY = "\u2581", "\u2585", "\t"

@@ -25,7 +25,7 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 from tensorflow_datasets.core.units import Size
 
 from transduce.config import RequestError
-from transduce.text.prepared import locked
+from transduce.text.locks import locked
 from transduce.text.sgml import parallel_segments, parse_sgml
 
 _log = logging.getLogger(__name__)
