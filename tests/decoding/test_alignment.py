@@ -34,7 +34,7 @@ def attention(model: Transformer, source: Array, target: Array) -> Array:
         keys, _ = layer.cross_attention.keys_values(memory, positions=batch.source.positions)
         queries = layer.cross_attention.queries(y, positions=inputs.positions)
         found.append(attention_weights(queries, keys, memory_visible)[0])
-        x = layer(
+        x, _ = layer(
             x,
             memory,
             visible=visible,

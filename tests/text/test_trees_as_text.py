@@ -1,6 +1,7 @@
 import gzip
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ REPAIRED = [
     # Too few tags: the rest is open where the output ends.
     ("", "ab.", "(TOP XX XX . )TOP", {"added_tags": 3, "added_roots": 1}),
     ("", "a", "(TOP XX )TOP", {"added_tags": 1, "added_roots": 1}),
+    # With too few or too many, punctuation and brackets say which.
+    ("(S (NP DT )NP (VP VBZ )VP . )S", "abc.", "(S (NP DT )NP (VP VBZ )VP XX . )S",
+     {"added_tags": 1}),
+    ("(S NN . )S", "a,b.", "(S NN , XX . )S", {"added_tags": 2}),
+    ("(S NN (PRN -LRB- -RRB- )PRN . )S", "a(b).", "(S NN (PRN -LRB- XX -RRB- )PRN . )S",
+     {"added_tags": 1}),
+    ("(S NN VBZ JJ . )S", "ab.", "(S NN VBZ . )S", {"dropped_tags": 1}),
+    ("(S NN . NN , JJ . )S", "a,b.", "(S NN , JJ . )S", {"dropped_tags": 2}),
+    ("(S , NN NN )S", "ab", "(S NN NN )S", {"dropped_tags": 1}),
+    ("(S NN NN )S", "a.", "(S NN NN )S", {}),
     ("(S (NP DT NN )NP (VP VBZ )VP )S", "abc.", "(S (NP DT NN )NP (VP VBZ )VP . )S",
      {"added_tags": 1}),
     ("(S (NP DT )NP (VP VBZ", "abc.", "(S (NP DT )NP (VP VBZ XX . )VP )S",
@@ -154,6 +165,32 @@ def test_the_guessed_tag_of_punctuation_is_the_one_that_evalb_leaves_out() -> No
     tags = [".", ".", ".", ",", ":", ":", ":", ":", "``", "''", "''", "``", "''", "``", "''", ":"]
     answer, _ = repair([], [*words, "-", "-LRB-", ".5", "word"])
     assert answer == ["(TOP", *tags, "XX", "XX", "XX", "XX", ")TOP"]
+
+
+KINDS = {"a": "", "b": "", ".": ".", ",": ",", "(": "-LRB-"}
+
+
+def most_pairs(tags: Sequence[str], words: Sequence[str]) -> int:
+    """Tags and words, in order, that go together, by trying all; tags of punctuation with it."""
+    if not tags or not words:
+        return 0
+    found = max(most_pairs(tags[1:], words), most_pairs(tags, words[1:]))
+    if KINDS[words[0]] == (tags[0] if tags[0] != "NN" else ""):
+        found = max(found, 1 + most_pairs(tags[1:], words[1:]))
+    return found
+
+
+@given(
+    st.lists(st.sampled_from(["NN", "NN", ".", ",", "-LRB-"]), max_size=6),
+    st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6),
+)
+def test_as_many_tags_as_can_be_go_with_words(tags: list[str], words: list[str]) -> None:
+    answer, repairs = repair(["(S", *tags, ")S"], words)
+    if len(tags) == len(words):
+        assert answer == ["(S", *tags, ")S"]
+        return
+    pairs = most_pairs(tags, words)
+    assert (repairs.dropped_tags, repairs.added_tags) == (len(tags) - pairs, len(words) - pairs)
 
 
 ANY_SYMBOL = st.one_of(

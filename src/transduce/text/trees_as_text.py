@@ -32,6 +32,18 @@ _PUNCTUATION = {
 }
 _OTHER = "XX"
 
+_CERTAIN = {
+    **_PUNCTUATION,
+    **dict.fromkeys(("-LRB-", "-LSB-", "-LCB-", "(", "[", "{"), "-LRB-"),
+    **dict.fromkeys(("-RRB-", "-RSB-", "-RCB-", ")", "]", "}"), "-RRB-"),
+}
+"""Words whose tag is known without the sentence."""
+
+_SLACK = 16
+"""Tags and words that `_words_of_tags` takes to be dropped or added beside those that must be."""
+_MOST = 4_000_000
+"""Pairs of a tag and a word that it looks at: some seconds."""
+
 
 @dataclass(kw_only=True)
 class Repairs:
@@ -139,9 +151,12 @@ def repair(
     - A root's bracket (TOP, S1, ROOT) stays only where it opens or closes the whole output.
     - A closing bracket first closes what is open inside its constituent. When no constituent of
       its label is open, it is left out.
-    - A tag for which there is no word is left out. Words for which there is no tag get guessed
-      ones in the innermost constituent that is open where the output ends, or, when all are
-      closed and one is around the whole output, at that one's end.
+    - With more tags than words, or fewer, tags of punctuation and brackets go with words that
+      are such, as far as they can; what is over or missing lies as late as that allows.
+    - A tag for which there is no word is left out. A word for which there is no tag gets a guessed
+      one before the tag of the next that has one. Behind the last it stands in the innermost
+      constituent that is open where the output ends, or, when all are closed and one is around the
+      whole output, at that one's end.
     - What is open at the end is closed, and constituents without words are left out.
     - When the result is not one constituent, `TOP` goes around it.
 
@@ -149,6 +164,7 @@ def repair(
     symbols that a treebank has; without it any label will do.
     """
     symbols = list(symbols)
+    places = iter(_words_of_tags([symbol for symbol in symbols if is_tag(symbol)], words))
     repairs = Repairs()
     output: list[str] = []
     labels: list[str] = []
@@ -182,14 +198,16 @@ def repair(
             while labels[-1] != symbol[1:]:
                 close(added=True)
             close(added=False)
-        elif tagged < len(words):
-            output.append(symbol if usable else _guess(words[tagged]))
-            tagged += 1
+        elif (word := next(places)) is not None:
+            guesses = [_guess(each) for each in words[tagged:word]]
+            repairs.added_tags += len(guesses)
+            output += [*guesses, symbol if usable else _guess(words[word])]
+            tagged = word + 1
         else:
             repairs.dropped_tags += 1
 
     guesses = [_guess(word) for word in words[tagged:]]
-    repairs.added_tags = len(guesses)
+    repairs.added_tags += len(guesses)
     end = len(output) - (not labels and _is_one_constituent(output))
     output[end:end] = guesses
     while labels:
@@ -198,6 +216,54 @@ def repair(
         output = ["(TOP", *output, ")TOP"]
         repairs.added_roots = 1
     return output, repairs
+
+
+def _words_of_tags(tags: Sequence[str], words: Sequence[str]) -> list[int | None]:
+    """For each tag the place of its word, in order; None for tags that are to be left out.
+
+    The fewest tags are left out and words passed over with which no tag of punctuation meets a
+    word that is none, nor the other way round: an edit distance, within a band. Sentences of
+    thousands of words, for which that takes minutes, keep their first tags.
+    """
+    over = len(words) - len(tags)
+    width = abs(over) + 2 * _SLACK + 1
+    if not over or len(tags) * width > _MOST:
+        return [place if place < len(words) else None for place in range(len(tags))]
+    certain = set(_CERTAIN.values())
+    kinds = [tag if tag in certain else "" for tag in tags]
+    wanted = [_CERTAIN.get(word, "") for word in words]
+    # Column k of row i stands for the first i tags and the first i + low + k words.
+    low = min(0, over) - _SLACK
+    never = len(tags) + len(words) + 1
+    costs: list[list[int]] = []
+    for i in range(len(tags) + 1):
+        above = [*costs[-1], never] if costs else []
+        row: list[int] = []
+        for k in range(width):
+            j = i + low + k
+            best = 0 if i == j == 0 else never
+            if 0 <= j <= len(words):
+                if i:
+                    best = min(best, above[k + 1] + 1)
+                if j and k:
+                    best = min(best, row[k - 1] + 1)
+                if i and j and kinds[i - 1] == wanted[j - 1]:
+                    best = min(best, above[k])
+            row.append(best)
+        costs.append(row)
+    found: list[int | None] = []
+    i, k = len(tags), over - low
+    while i:
+        j, cost = i + low + k, costs[i][k]
+        if k + 1 < width and costs[i - 1][k + 1] + 1 == cost:
+            found.append(None)
+            i, k = i - 1, k + 1
+        elif j and k and costs[i][k - 1] + 1 == cost:
+            k -= 1
+        else:
+            found.append(j - 1)
+            i -= 1
+    return found[::-1]
 
 
 def restore(
