@@ -8,7 +8,8 @@ labels and tags, so a GENIA tree is drawn twice as often; dev is GENIA's alone.
         --data.row-length 64 --data.rows 16 --model.dropout 0 --training.evaluate-every 0 \\
         --optimizer.peak-learning-rate 2e-3 --training.steps 2000
     transduce train experiments/genia_craft_parsing.py --workdir W --training.warm-start SHORT
-    transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz
+    transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz \\
+        --search.grammar tree --search.beam 21
 
 Not yet run.
 """

@@ -254,8 +254,8 @@ class SearchConfig:
     no_repeat_ngram: int = 0
     """No so many pieces in a row are written twice; 0: anything may be."""
     grammar: Literal["", "tree"] = ""
-    """tree, of a parser: only trees over the words of the source are written. Empty: anything may
-    be, and what is no tree is repaired."""
+    """tree, of a parser: only trees over the words of the source are written, with tags of
+    punctuation at punctuation. Empty: anything may be, and what is no tree is repaired."""
     temperature: float = 0.0
     """Outputs are drawn at random, from the softmax of the logits divided by this, from 0.01 to
     100; 0: beam search."""

@@ -59,7 +59,8 @@ class Rows:
     prefixes: Int[Array, "B P"]
     prefix_lengths: Int[Array, "B"]
     lines: Int[Array, "B"]
-    words: Int[Array, "B"]
+    kinds: Int[Array, "B W"]
+    """Of words; see `TreeGrammar`."""
 
 
 @jax.tree_util.register_dataclass
@@ -240,7 +241,7 @@ def _constraints(method: Method, rows: Rows) -> tuple[Constraint, ...]:
     if method.no_repeat_ngram:
         constraints.append(NoRepeatedNgram(n=method.no_repeat_ngram))
     if method.trees:
-        constraints.append(TreeGrammar(alphabet=method.trees, words=rows.words, limits=rows.limits))
+        constraints.append(TreeGrammar(alphabet=method.trees, kinds=rows.kinds, limits=rows.limits))
     if method.prefixes:
         constraints.append(ForcedPrefix(prefix=rows.prefixes, length=rows.prefix_lengths))
     return tuple(constraints)

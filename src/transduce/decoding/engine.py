@@ -39,8 +39,8 @@ class Request:
     prefix: Sequence[int] = ()
     line: int = 0
     """Seeds what is drawn for it."""
-    words: int = 0
-    """Of the sentence, where only trees may be written."""
+    kinds: Sequence[int] = ()
+    """Of the sentence's words, where only trees may be written."""
 
 
 class _Queue:
@@ -148,26 +148,28 @@ class Engine:
     ) -> tuple[tuple[Memory, ...], Rows]:
         """What the encoder makes of the requests of each device."""
 
-        def rectangles(width: int, field: str) -> np.ndarray:
-            parts = [
-                rectangle([getattr(each, field) for each in part], rows=self._rows, width=width)
-                for part in requests
-            ]
+        def rectangles(width: int, of: Callable[[Request], Sequence[int]]) -> np.ndarray:
+            parts = [rectangle(map(of, part), rows=self._rows, width=width) for part in requests]
             return np.concatenate(parts)
 
         def numbers(of: Callable[[Request], int]) -> np.ndarray:
             parts = [[*map(of, part), *[0] * (self._rows - len(part))] for part in requests]
             return np.asarray(parts, np.int32).reshape(-1)
 
-        sources = rectangles(shape[0], "source")
-        prefixes = rectangles(shape[1] if self._method.prefixes else 1, "prefix")
+        sources = rectangles(shape[0], lambda each: each.source)
+        prefixes = rectangles(shape[1] if self._method.prefixes else 1, lambda each: each.prefix)
+        kinds = rectangles(
+            shape[0] if self._method.trees else 1,
+            # From 1 in the rectangle, where 0 is none.
+            lambda each: [*(kind + 1 for kind in each.kinds), 0],
+        )
         rows = Rows(
             limits=self._put(numbers(lambda each: each.limit)),
             minimums=self._put(numbers(lambda each: each.minimum)),
             prefixes=self._put(prefixes),
             prefix_lengths=self._put(numbers(lambda each: len(each.prefix))),
             lines=self._put(numbers(lambda each: each.line)),
-            words=self._put(numbers(lambda each: each.words)),
+            kinds=self._put(kinds - 1),
         )
         return read(self._steppers, self._put(sources), self._mesh), rows
 

@@ -115,9 +115,11 @@ class Translator:
         learned = [model.config for model in models if model.config.positions == "learned"]
         self._places = min((config.learned_positions for config in learned), default=0)
         devices = jax.local_devices()
+        method = _method(config, vocabulary, n_best=n_best, prefixes=prefixes)
+        self._alphabet = method.trees
         self._engine = Engine(
             self._models,
-            _method(config, vocabulary, n_best=n_best, prefixes=prefixes),
+            method,
             rows=config.block_rows,
             devices=devices[: config.devices or len(devices)],
             at_once=config.blocks,
@@ -217,7 +219,7 @@ class Translator:
         config, pieces = self.config, len(source) - 1
         limit = max(_output_limit(config, pieces), len(prefix))
         minimum = max(math.ceil(config.min_ratio * pieces), config.min_length)
-        words = len(words_of(self.vocabulary.decode(source))) if config.grammar else 0
+        words = words_of(self.vocabulary.decode(source)) if self._alphabet else []
         width = width_for(len(source))
         # Of all sources in blocks of this width the longest output, or more for a long prefix.
         length = _output_limit(config, width - 1) + 1
@@ -228,7 +230,7 @@ class Translator:
             minimum=min(minimum, limit),
             prefix=prefix,
             line=line,
-            words=words,
+            kinds=self._alphabet.kinds(words) if self._alphabet else (),
         )
 
     def _searched(
