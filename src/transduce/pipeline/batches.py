@@ -12,7 +12,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 import grain
 import numpy as np
@@ -182,14 +182,15 @@ class _Batches:
         self._numbers = WordNumbers(vocabulary) if vocabulary.symbols else None
 
     def __call__(self, rows: Rows) -> Batch:
-        words = self._numbers(rows) if self._numbers else {}
+        # In numpy until they are placed.
+        arrays: Any = {**rows, **(self._numbers(rows) if self._numbers else {})}
 
         def side(name: str) -> Tokens:
             return Tokens(
-                ids=rows[name],  # pyright: ignore[reportArgumentType] numpy until it is placed
-                segments=rows[f"{name}_segment_ids"],  # pyright: ignore[reportArgumentType]
-                positions=rows[f"{name}_positions"],  # pyright: ignore[reportArgumentType]
-                words=words.get(f"{name}_words"),  # pyright: ignore[reportArgumentType]
+                ids=arrays[name],
+                segments=arrays[f"{name}_segment_ids"],
+                positions=arrays[f"{name}_positions"],
+                words=arrays.get(f"{name}_words"),
             )
 
         return Batch(source=side("source"), target=side("target"))
