@@ -1,6 +1,6 @@
 # Every target sets up .venv when pyproject.toml or constraints.txt is newer than the last set-up.
 
-.PHONY: demo test slow torture lint types check clean
+.PHONY: demo test slow tpu torture lint types check clean
 
 demo: .venv/.ready
 	.venv/bin/transduce train experiments/phrasebook.py --workdir runs/phrasebook
@@ -11,11 +11,25 @@ PYTEST := .venv/bin/python -m pytest --hypothesis-profile=ci
 
 # A file's tests stay in one process, where they share what is dear to make.
 test: .venv/.ready
-	$(PYTEST) -m "not slow" -n auto --maxprocesses=8 --dist loadfile
+	$(PYTEST) -m "not slow and not tpu" -n auto --maxprocesses=8 --dist loadfile
 
 # One after the other: they start programs of several processes, and some are about time.
 slow: .venv/.ready
 	$(PYTEST) -m slow
+
+# What compiles for TPUs that are not here. The compiler lies beside the environment's packages: with it
+# among them JAX would look for TPUs at each start.
+LIBTPU := .venv/libtpu/libtpu/libtpu.so
+
+tpu: $(LIBTPU)
+	TPU_LIBRARY_PATH='$(CURDIR)/$(LIBTPU)' $(PYTEST) -m tpu
+
+$(LIBTPU): .venv/.ready
+	@echo "Installing libtpu into .venv (0.5 GB)"
+	@rm -rf .venv/libtpu
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    --no-deps --target .venv/libtpu libtpu
+	@touch $@
 
 # Cuts a run a hundred times at random moments and compares its end with that of a whole one.
 torture: .venv/.ready
@@ -29,7 +43,7 @@ types: .venv/.ready
 	.venv/bin/pyright
 
 # Everything that continuous integration runs.
-check: lint types test slow
+check: lint types test slow tpu
 
 # What a run made (runs/) stays.
 clean:

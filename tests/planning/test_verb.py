@@ -192,10 +192,10 @@ def test_a_step_is_compiled_for_this_cpu(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.slow
+@pytest.mark.tpu
 @pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None and not os.environ.get("TPU_LIBRARY_PATH"),
-    reason="libtpu, the compiler for TPUs, is not installed: pip install 'transduce[tpu]'",
+    reason="libtpu, the compiler for TPUs, is not installed: make tpu",
 )
 def test_a_small_experiment_is_compiled_for_a_tpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
