@@ -154,16 +154,17 @@ def attend(arguments: Sequence[str]) -> None:
     asked = _parse(AttendArguments, "attend", arguments, search=_search(arguments))
     _require_first(asked.workdir, arguments)
 
-    from transduce.viewing.verb import attend
+    from transduce.viewing.verb import attend, format_of
     from transduce.workdir import Workdir
 
+    style = asked.format or format_of(asked.output)
     attend(
         _load(asked),
         asked.search,
         source=asked.source,
         target=asked.target,
         output=asked.output,
-        style=asked.format,
+        style=style,
         show=asked.show,
         name=Workdir.of(asked.workdir).path.name,
     )

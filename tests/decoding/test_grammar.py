@@ -8,8 +8,8 @@ import numpy as np
 
 from transduce.arrays import EOS, PAD
 from transduce.decoding.constraints import Pieces, permitted_pieces
-from transduce.decoding.grammar import Alphabet, TreeGrammar
-from transduce.text.trees_as_text import ANY, LEFT, STOP, WORD
+from transduce.decoding.grammar import OPENINGS, Alphabet, TreeGrammar
+from transduce.text.trees_as_text import ANY, COLON, COMMA, LEFT, QUOTE, RIGHT, STOP, WORD
 
 UNKNOWN, OPEN, CLOSE, ROOT, END_ROOT, NOUN, PERIOD = 3, 4, 5, 6, 7, 8, 9
 WIDTH, ROOM, BEAMS = 10, 10, 512
@@ -127,6 +127,25 @@ def test_an_alphabet_is_of_whole_constituents_and_all_tags() -> None:
 def test_the_kind_of_a_word_counts_where_there_is_a_tag_of_it() -> None:
     words = ["cell", ".", ",", "-LRB-", "-", "CD4+", "'s"]
     assert ALPHABET.kinds(words) == (WORD, STOP, ANY, ANY, ANY, WORD, WORD)
+    full = Alphabet.of({"N": 4, ".": 5, ",": 6, ":": 7, "''": 8, "-LRB-": 9, "-RRB-": 10})
+    words = ["?", ",", ";", '"', "[", "-RCB-", ":", "--", "’"]
+    assert full.kinds(words) == (STOP, COMMA, COLON, QUOTE, LEFT, RIGHT, ANY, ANY, ANY)
+
+
+def test_so_many_constituents_are_opened_and_no_more_before_the_next_tag() -> None:
+    width = OPENINGS + 2
+    # The openings allowed, then a tag, and again; and one opening after the tag.
+    again = [OPEN] * OPENINGS + [NOUN, OPEN]
+    for beginning, may_open in (
+        ([OPEN] * (OPENINGS - 1), True),
+        ([OPEN] * OPENINGS, False),
+        (again, True),
+    ):
+        ids = np.full((1, 1, width), PAD, np.int32)
+        ids[0, 0, : len(beginning)] = beginning
+        lengths = jnp.asarray([len(beginning)])
+        mask = masks(jnp.asarray(ids), lengths, jnp.full((1, 3), WORD), jnp.asarray([100]))
+        assert (mask[0, 0, OPEN], mask[0, 0, NOUN]) == (may_open, True)
 
 
 def test_without_room_for_a_tree_nothing_but_the_end_is_left() -> None:

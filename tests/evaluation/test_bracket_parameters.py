@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from transduce.config import RequestError
-from transduce.evaluation.bracket_parameters import Parameters, read_parameters
+from transduce.evaluation.bracket_parameters import PENN_TREEBANK, Parameters, read_parameters
+from transduce.evaluation.brackets import score
 
 
 def test_every_parameter_is_read(tmp_path: Path) -> None:
@@ -33,6 +34,13 @@ def test_an_empty_file_deletes_nothing(tmp_path: Path) -> None:
     assert read == Parameters()
     assert (read.deleted, read.cutoff_length, read.max_error) == (frozenset(), 40, 10)
     assert read.labeled
+
+
+@pytest.mark.parametrize("root", ["", "TOP", "S1", "ROOT"])
+def test_a_root_changes_no_figure(root: str) -> None:
+    bare = "(S (NP (DT The) (NN cell)) (VP (VBZ grows)) (. .))"
+    found = score(f"({root} {bare})", bare, PENN_TREEBANK)
+    assert (found.matched, found.gold, found.test) == (3, 3, 3)
 
 
 def test_equal_labels_have_no_direction_and_no_chain() -> None:

@@ -55,10 +55,12 @@ def test_brackets_are_words_and_the_root_may_be_missing() -> None:
     assert score(f"(TOP {tree})", tree, PENN_TREEBANK) == expected
     bare = "(NP (NN it)) (PRN (-LRB- -LRB-) (NN x) (-RRB- -RRB-))"
     assert score(tree, bare, PENN_TREEBANK) == replace(expected, matched=2, test=2)
-    # The empty label is one to count: no DELETE_LABEL can name it.
+    assert score(tree, f"( {tree})", PENN_TREEBANK) == expected
+    # To EVALB the empty label is one to count: no DELETE_LABEL of a file can name it.
+    of_a_file = replace(PENN_TREEBANK, deleted=PENN_TREEBANK.deleted - {""})
     empty = replace(expected, test=4)
-    assert score(tree, f"( {tree})", PENN_TREEBANK) == empty
-    assert score(tree, f"({tree} )", PENN_TREEBANK) == empty
+    assert score(tree, f"( {tree})", of_a_file) == empty
+    assert score(tree, f"({tree} )", of_a_file) == empty
 
 
 @pytest.mark.parametrize(("gold", "test"), [(1, 1), (1, 3), (3, 1), (2, 5)])

@@ -93,10 +93,15 @@ def test_a_tree_of_the_penn_treebank_is_stripped_the_standard_way() -> None:
         ("(())", "(TOP)"),
         ("(S1 )", "(TOP)"),
         ("(TOP (NP-1 (NN-HL a)) (-LRB- -LRB-) (: --))", "(TOP (NP (NN a)) (-LRB- -LRB-) (: --))"),
+        (
+            "(S ( (NP (DT a))) (VP (TOP (VB b)) (NP (NN c))))",
+            "(S (NP (DT a)) (VP (VB b) (NP (NN c))))",
+        ),
+        ("(S (ROOT (NP (-NONE- *))) (VP (VB b)))", "(S (VP (VB b)))"),
     ],
 )
 def test_every_tree_becomes_one_constituent(text: str, cleaned: str) -> None:
-    """E3: no TOP, other roots, unary chains, roots over words, nothing but traces."""
+    """E3: no TOP, other roots, unary chains, roots over words, roots inside, nothing but traces."""
     (tree,) = map(clean, read(text))
     assert str(tree) == cleaned
     assert clean(tree) == tree

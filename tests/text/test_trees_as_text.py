@@ -160,13 +160,15 @@ def test_unknown_symbols_are_replaced_or_left_out() -> None:
     assert repairs == Repairs(unknown_symbols=5)
 
 
-def test_the_guessed_tag_of_punctuation_is_the_one_that_evalb_leaves_out() -> None:
+def test_the_guessed_tag_of_punctuation_is_the_treebanks() -> None:
     words = [".", "?", "!", ",", ":", ";", "--", "...", "``", "''", '"', "“", "”", "‘", "’", "—"]
     tags = [".", ".", ".", ",", ":", ":", ":", ":", "``", "''", "''", "``", "''", "``", "''", ":"]
-    answer, _ = repair([], [*words, "-", "-LRB-", ".5", "word"])
-    assert answer == ["(TOP", *tags, "XX", "XX", "XX", "XX", ")TOP"]
+    answer, _ = repair([], [*words, "-LRB-", "(", "]", "-", ".5", "word"])
+    brackets = ["-LRB-", "-LRB-", "-RRB-"]
+    assert answer == ["(TOP", *tags, *brackets, "XX", "XX", "XX", ")TOP"]
 
 
+GUESSES = ["XX", *".,:", "``", "''", "-LRB-", "-RRB-"]
 KINDS = {"a": "", "b": "", ".": ".", ",": ",", "(": "-LRB-", "-": None}
 """What a word's tag must be, "" any but punctuation's, None any at all."""
 
@@ -227,7 +229,7 @@ def test_the_repaired_sequence_is_well_formed(
     assert is_well_formed(answer, len(words))
     # A bracket that is known to open is closed, too.
     closing = {f"){symbol[1:]}" for symbol in known if symbol.startswith("(")}
-    assert set(answer) <= known | closing | {"(TOP", ")TOP", "XX", *".,:", "``", "''"}
+    assert set(answer) <= known | closing | {"(TOP", ")TOP", *GUESSES}
     assert bool(repairs) == (answer != output)
     assert repairs.unknown_symbols == sum(symbol not in known for symbol in output)
 

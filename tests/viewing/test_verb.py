@@ -25,8 +25,9 @@ def trained(workdir: Path) -> Trained:
 
 
 def attend(trained: Trained, output: Path | str, **options: Any) -> None:
-    given = {"source": "the dog runs", "target": "a dog", "style": None, "name": "W", **options}
-    verb.attend(trained, trained.experiment.search, output=str(output), **given)
+    given = {"source": "the dog runs", "target": "a dog", "name": "W", **options}
+    style = given.pop("style", None) or verb.format_of(str(output))
+    verb.attend(trained, trained.experiment.search, output=str(output), style=style, **given)
 
 
 def test_without_a_target_it_is_the_models_own_translation(
@@ -95,6 +96,14 @@ def test_the_page_goes_to_standard_output_and_to_devices(
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_link_stays_and_its_file_is_written(trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "page.html").symlink_to("real.html")
+    attend(trained, tmp_path / "page.html")
+    assert (tmp_path / "page.html").is_symlink()
+    assert (tmp_path / "real.html").read_bytes().startswith(b"<!doctype html>")
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "real.html"}
+
+
 def test_bytes_that_are_no_text_are_read_as_such(
     trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,9 +120,13 @@ def test_bytes_that_are_no_text_are_read_as_such(
         ({"source": "two\nlines"}, "--source must be one line"),
         ({"target": "two\nlines"}, "--target must be one line"),
         ({"source": " ", "target": None}, "--source is blank"),
+        ({"source": ""}, "--source is blank"),
         ({"source": "the dog " * 40, "target": None}, "--source: source of .* pieces cut"),
         ({"show": ["cross.1"]}, r"cross\.1: cross has layers 0 to 0, and no layer 1"),
-        ({"output": "page"}, r"--output page: its ending is none of \.html, \.png, \.svg"),
+        ({"output": "page"}, r"--output page: is no name that ends in \.html, \.png, \.svg"),
+        ({"output": ".html"}, r"--output \.html: is no name that ends in"),
+        ({"output": "/dev/null/page.html"}, "page.html: cannot write: Not a directory"),
+        ({"output": f"{'page' * 70}.html"}, "page.html: cannot write: File name too long"),
         ({"output": "no/such/folder/page.html"}, "page.html: cannot write: No such file"),
     ],
 )
@@ -159,6 +172,8 @@ def test_a_parsers_tree_stands_beside_its_attention(
     assert data["about"][1] == ["Target", tree]
     with pytest.raises(RequestError, match="one tree over the words of --source: dog sleeps"):
         attend(parsing, tmp_path / "no.html", source="dog sleeps", target=tree)
+    bracket = "(S (NN -LRB-) (NN runs))"
+    attend(parsing, tmp_path / "page.html", source="( runs", target=bracket)
     # What the random model writes is no tree: it is repaired, and that is said.
     attend(parsing, tmp_path / "page.html", source="dog runs", target=None)
     data = data_of((tmp_path / "page.html").read_text(encoding="utf-8"))

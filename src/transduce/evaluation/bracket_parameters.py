@@ -7,6 +7,7 @@ from typing import Any
 
 from transduce.config import RequestError
 from transduce.text.lines import read_lines
+from transduce.text.treebank import ROOTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +43,15 @@ def _same(one: str, other: str, equal: frozenset[tuple[str, str]]) -> bool:
 
 
 PENN_TREEBANK = Parameters(
-    deleted=frozenset(["TOP", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"]),
+    deleted=ROOTS | {"-NONE-", ",", ":", "``", "''", ".", "?", "!"},
     deleted_for_length=frozenset(["-NONE-"]),
     quotes=frozenset(["``", "''", "POS", "NN", "CD", "VBZ", ":"]),
     equal_labels=frozenset([("ADVP", "PRT")]),
 )
 """The usual measure of English parsers: Collins (1997), made proof against other roots and tags.
 
-Without the root S1, the tags ? and !, and the quotes, it is the measure of Collins, and on trees
-that have none of these it gives the same figures.
+Without the roots but TOP, the tags ? and !, and the quotes, it is the measure of Collins, and on
+trees that have none of these it gives the same figures.
 """
 
 LABELS = {

@@ -30,7 +30,8 @@ def brackets(gold: str, test: str, parameters: str | None = None, *, outer_s: bo
     if len(wanted) != len(found):
         raise RequestError(
             f"{test} has {len(found)} lines and {gold} has {len(wanted)}: "
-            "each gold tree needs its test tree, an empty line where there is none"
+            "a tree is a line, and each gold tree needs its test tree, an empty line where there "
+            "is none"
         )
     if not wanted:
         raise RequestError(f"{gold} is empty: there must be at least one tree to score")

@@ -1,9 +1,11 @@
 """The bracketing measure of EVALB (Sekine and Collins 1997), after its description.
 
 A tree is a line, such as `(S (NP (DT This)) (VP (VBZ is) (NP (DT a) (NN test))))`. Two trees over
-the same words are compared by their constituents: labels and spans, tags apart. Lines may be of
-any length. What makes a sentence an error or lets it be skipped is as in EVALB, save one thing:
-where EVALB ends at a line that it cannot read, such a line is one more sentence in error.
+the same words are compared by their constituents: labels and spans, tags apart. Lines may be of any
+length. What makes a sentence an error or lets it be skipped is as in EVALB, save that a line which
+it cannot read, and at which it ends, is one more sentence in error; that MAX_ERROR is of sentences,
+where EVALB counts messages; and that of neighbouring quotation marks which only one tree deletes
+each is put back once, where EVALB may put one back twice and another not at all.
 """
 
 import enum

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from transduce.config import RequestError
 from transduce.evaluation.bracket_parameters import PENN_TREEBANK, Parameters
 from transduce.evaluation.brackets import Totals, percent, score, total
-from transduce.text.treebank import Tree, words_of
+from transduce.text.treebank import Tree, same_words
 from transduce.text.trees_as_text import Repairs, restore
 
 
@@ -103,13 +103,9 @@ def parse_quality(
 
 
 def require_same_words(gold: Sequence[Tree], sentences: Sequence[str], *, name: str) -> None:
-    """Raises `RequestError` with the number of the first tree of file `name` over other words.
-
-    "(" in a sentence is as good as a treebank's -LRB-.
-    """
+    """Raises `RequestError` with the number of the first tree of file `name` over other words."""
     for number, (tree, sentence) in enumerate(zip(gold, sentences, strict=True), start=1):
-        words = " ".join(words_of(sentence)).replace("(", "-LRB-").replace(")", "-RRB-")
-        if " ".join(tree.words()) != words:
+        if not same_words(tree, sentence):
             raise RequestError(
                 f"{name}, tree {number}: is over the words {' '.join(tree.words())!r}, "
                 f"not {sentence!r}"

@@ -73,8 +73,7 @@ class Tree:
             if isinstance(item, str):
                 parts.append(item)
             elif item.word is not None:
-                word = item.word.replace("(", "-LRB-").replace(")", "-RRB-")
-                parts.append(f" ({item.label} {word})")
+                parts.append(f" ({item.label} {_escaped(item.word)})")
             else:
                 parts.append(f" ({item.label}")
                 todo.append(")")
@@ -104,6 +103,15 @@ class Tree:
 def words_of(line: str) -> list[str]:
     """The words of a sentence as bracket files divide them: at ASCII's white space only."""
     return _WORD.findall(line)
+
+
+def same_words(tree: Tree, sentence: str) -> bool:
+    """Whether a tree is over a sentence's words, in which "(" is as good as a treebank's -LRB-."""
+    return [*map(_escaped, tree.words())] == [*map(_escaped, words_of(sentence))]
+
+
+def _escaped(word: str) -> str:
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def parse_trees(lines: Iterable[str], *, name: str) -> Iterator[Tree]:
@@ -183,8 +191,9 @@ def clean(tree: Tree) -> Tree:
     """The tree as parsers learn and are judged by it: one constituent over the words.
 
     Traces (tagged -NONE-) go, and with them constituents that hold nothing else; labels lose
-    their function tags and indices; the root goes where it holds just one constituent. Where it
-    holds something else, and around a single tagged word, it is called TOP.
+    their function tags and indices; the root goes where it holds just one constituent, and
+    wherever it is not outermost. Where it holds something else, and around a single tagged word, it
+    is called TOP.
     """
     built: list[list[Tree]] = [[]]
     todo: list[Tree | str] = [tree]
@@ -192,7 +201,9 @@ def clean(tree: Tree) -> Tree:
         item = todo.pop()
         if isinstance(item, str):
             children = built.pop()
-            if children:
+            if item in ROOTS and todo:
+                built[-1] += children
+            elif children:
                 built[-1].append(Tree(item, children))
         elif item.word is None:
             built.append([])

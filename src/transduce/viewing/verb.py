@@ -1,5 +1,6 @@
 """What `attend` does."""
 
+import errno
 import os
 import secrets
 import sys
@@ -14,7 +15,7 @@ from transduce.decoding.workdir import Trained
 from transduce.model.heads import Head, layers_of, parse_heads
 from transduce.parallel import hosts
 from transduce.text.lines import readable
-from transduce.text.treebank import Tree, clean, parse_trees, words_of
+from transduce.text.treebank import Tree, clean, parse_trees, same_words, words_of
 from transduce.text.trees_as_text import linearize, restore
 from transduce.viewing.attention import Attention, attention_of
 from transduce.viewing.page import attention_page
@@ -30,28 +31,27 @@ def attend(
     source: str,
     target: str | None,
     output: str,
-    style: Format | None,
+    style: Format,
     show: Sequence[str] = (),
     name: str,
 ) -> None:
     """Writes a page or a picture of the model's attention over a sentence pair to `output`.
 
-    Without a `target` it is the model's own translation by `search`. `style` None means the one
-    that `output` ends with. `show` names layers or heads: the panels of a picture, and the first
-    what a page opens on; by default it is cross-attention in the last layer but one. `name` is
-    what the page calls the model. Of a parser, the target is a tree, and a page has it beside the
-    attention. `output` is written whole or not at all.
+    Without a `target` it is the model's own translation by `search`. `show` names layers or heads:
+    the panels of a picture, and the first what a page opens on; by default it is cross-attention in
+    the last layer but one. `name` is what the page calls the model. Of a parser, the target is a
+    tree, and a page has it beside the attention. `output` is written whole or not at all.
 
-    Raises `RequestError` when there are several models, the format is not said, a head does not
-    exist, the source is blank or longer than the search reads, a text has a newline, a tree is
-    none over the source's words, or the output cannot be written.
+    Raises `RequestError` when there are several models, a head does not exist, the source is blank
+    or longer than the search reads, a text has a newline, a tree is none over the source's words,
+    or the output cannot be written.
     """
     require(len(trained.models) == 1, "attend shows one model: leave out --ensemble")
-    style = style or _format_of(output)
     model, vocabulary = trained.models[0], trained.vocabulary
     chosen = show or [f"cross.{max(0, layers_of('cross', model.config) - 2)}"]
     panels = [parse_heads(text, model.config) for text in chosen]
     source = _line("--source", source)
+    require(bool(words_of(source)), "--source is blank: there is nothing to attend to")
     tree = None
     if target is None:
         made = _translated(trained, search, source)
@@ -97,23 +97,25 @@ def _line(option: str, text: str) -> str:
 
 def _tree(text: str, source: str) -> Tree:
     trees = [clean(tree) for tree in parse_trees([text], name="--target")]
-    if len(trees) != 1 or trees[0].words() != words_of(source):
+    if len(trees) != 1 or not same_words(trees[0], source):
         raise RequestError(f"--target must be one tree over the words of --source: {source}")
     return trees[0]
 
 
-def _warn(note: str) -> None:
-    print(f"transduce: warning: {note}", file=sys.stderr)
-
-
-def _format_of(output: str) -> Format:
+def format_of(output: str) -> Format:
+    """The format that a file's name ends with; `RequestError` when it does not say."""
     ending = Path(output).suffix.removeprefix(".").lower()
     for style in _FORMATS:
         if ending == style:
             return style
     raise RequestError(
-        f"--output {output}: its ending is none of .{', .'.join(_FORMATS)}: say which with --format"
+        f"--output {output}: is no name that ends in .{', .'.join(_FORMATS)}: "
+        "say which it is to be with --format"
     )
+
+
+def _warn(note: str) -> None:
+    print(f"transduce: warning: {note}", file=sys.stderr)
 
 
 def _translated(trained: Trained, search: SearchConfig, source: str) -> Sequence[int]:
@@ -122,9 +124,7 @@ def _translated(trained: Trained, search: SearchConfig, source: str) -> Sequence
     (translation,) = translator.translate([source])
     if translation.notes:
         raise RequestError(f"--source: {translation.notes[0]}: give a shorter one, or a --target")
-    ids = translation.hypotheses[0].ids
-    require(bool(ids), "--source is blank: there is nothing to translate")
-    return ids
+    return translation.hypotheses[0].ids
 
 
 def _picture(attention: Attention, panels: Sequence[Sequence[Head]], style: str) -> bytes:
@@ -151,9 +151,9 @@ def _write(output: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    path = Path(output)
-    # A pipe or a device is written to, a file made anew.
-    special = path.exists() and not path.is_file()
+    # A pipe or a device is written to, a file made anew, where a link leads if it is one.
+    special = os.path.exists(output) and not os.path.isfile(output)
+    path = Path(output) if special else Path(os.path.realpath(output))
     temporary = path if special else path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         try:
@@ -166,6 +166,7 @@ def _write(output: str, data: bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
+        wrong = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+        if isinstance(error, wrong) or error.errno == errno.ENAMETOOLONG:
             raise RequestError(f"{output}: cannot write: {error.strerror}") from error
         raise WriteFailed(f"{output}: cannot write: {error.strerror}; nothing was kept") from error

@@ -72,16 +72,16 @@ function refreshLines() {
   const heads = headsOn();
   const width = drawing.clientWidth;
   const step = Math.min(3, 16 / heads.length);
-  const [rows, columns] = [tokensOf("row").length, tokensOf("column").length];
+  const places = (side) => (word?.side === side ? [word.index] : [...tokensOf(side).keys()]);
+  const [rows, columns] = [places("row"), places("column")];
   const drawn = document.createDocumentFragment();
   let [all, missing] = [0, 0];
   heads.forEach((head, place) => {
     // Heads lie beside each other, so that none hides another.
     const shift = (place - (heads.length - 1) / 2) * step;
-    for (let row = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
+    for (const row of rows) {
+      for (const column of columns) {
         const value = weight(head, row, column);
-        if (word && word.index !== (word.side === "row" ? row : column)) continue;
         all += value;
         // Of a word alone every line is there.
         if (value === 0 || (!word && value < state.least)) {
