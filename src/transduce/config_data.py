@@ -183,7 +183,8 @@ class DataConfig:
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     filters: FilterConfig = field(default_factory=FilterConfig)
     readers: int = 16
-    """Streams that shuffle and pack on their own; the order of examples depends on this number."""
+    """Streams that shuffle and pack on their own; the order of examples depends on this number.
+    Where it is no multiple of mesh.data x mesh.fsdp, several processes may run the same ones."""
     rows: int = 128
     """Rows of a global batch, over all readers, devices and accumulated micro-batches."""
     row_length: int = 256

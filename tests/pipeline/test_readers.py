@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
@@ -11,9 +12,9 @@ import numpy as np
 import pytest
 
 from transduce.arrays import Batch
-from transduce.config import DataConfig, RequestError
+from transduce.config import DataConfig
 from transduce.pipeline import batches
-from transduce.pipeline.batches import TrainingBatches, own_readers
+from transduce.pipeline.batches import TrainingBatches, own_rows
 from transduce.pipeline.readers import Corpus
 
 from .examples import Words, sentences
@@ -33,12 +34,10 @@ def as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def stream(state=None, numbers=None, corpora=None, **changes) -> TrainingBatches:
+def stream(state=None, own=None, corpora=None, **changes) -> TrainingBatches:
     corpora = corpora or [Corpus(source=PAIRS, kept=np.arange(53))]
     config = replace(CONFIG, **changes)
-    return TrainingBatches(
-        corpora, known_words(), config, place=as_it_is, state=state, numbers=numbers
-    )
+    return TrainingBatches(corpora, known_words(), config, place=as_it_is, state=state, own=own)
 
 
 def rows(batch: Batch) -> np.ndarray:
@@ -67,27 +66,35 @@ def test_batches_and_states_are_the_same_for_any_number_of_workers(workers: int)
     restored.close()
 
 
-@pytest.mark.parametrize("shares", [[[0, 1], [2, 3]], [[0], [1], [2], [3]], [[0, 2], [1, 3]]])
-def test_the_shares_of_processes_make_up_the_global_batch(shares: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    "shares",
+    [
+        # Whole readers, of two rows each.
+        *([range(4), range(4, 8)], [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 1, 4, 5], [2, 3, 6, 7]]),
+        # Parts of readers, as where there are more processes than readers.
+        *([[row] for row in range(8)], [[0, 3, 4], [1, 2, 7], [5, 6]]),
+    ],
+)
+def test_the_shares_of_processes_make_up_the_global_batch(shares: list[Sequence[int]]) -> None:
     """R9: and their states together are that of one process."""
     whole = stream()
-    iterators = [stream(numbers=numbers) for numbers in shares]
+    iterators = [stream(own=own) for own in shares]
 
     def together() -> np.ndarray:
-        """[readers, rows of a reader, 6, T]."""
-        parts = [rows(next(iterator)).reshape(-1, 2, 6, 12) for iterator in iterators]
+        parts = [rows(next(iterator)) for iterator in iterators]
+        assert [len(part) for part in parts] == [len(own) for own in shares]
         return np.concatenate(parts)[np.argsort(np.concatenate(shares))]
 
     for _ in range(4):
-        np.testing.assert_array_equal(together(), rows(next(whole)).reshape(4, 2, 6, 12))
+        np.testing.assert_array_equal(together(), rows(next(whole)))
     states = [iterator.get_state() for iterator in iterators]
-    assert [sorted(map(int, state)) for state in states] == shares
+    assert [sorted(map(int, s)) for s in states] == [sorted({r // 2 for r in s}) for s in shares]
     merged = {number: state for share in states for number, state in share.items()}
     assert merged == whole.get_state()
     for iterator in iterators:
         iterator.close()
-    iterators = [stream(numbers=numbers, state=merged) for numbers in shares]
-    np.testing.assert_array_equal(together(), rows(next(whole)).reshape(4, 2, 6, 12))
+    iterators = [stream(own=own, state=merged) for own in shares]
+    np.testing.assert_array_equal(together(), rows(next(whole)))
     for iterator in (whole, *iterators):
         iterator.close()
 
@@ -99,32 +106,24 @@ def on_devices(*places: slice) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("places", "numbers"),
+    ("places", "own"),
     [
-        ([slice(None)], [0, 1, 2, 3]),
-        ([slice(4, 6), slice(6, 8)], [2, 3]),
+        ([slice(None)], [0, 1, 2, 3, 4, 5, 6, 7]),
+        ([slice(4, 6), slice(6, 8)], [4, 5, 6, 7]),
         # As on a slice of TPUs, where a host's chips are a square of the torus.
-        ([slice(2, 4), slice(6, 8)], [1, 3]),
+        ([slice(6, 8), slice(2, 4)], [2, 3, 6, 7]),
         # Where devices divide tensors, several have the same rows.
-        ([slice(0, 4), slice(0, 4)], [0, 1]),
-        ([slice(0, 1), slice(1, 2)], [0]),
+        ([slice(0, 4), slice(0, 4)], [0, 1, 2, 3]),
+        ([slice(0, 1), slice(4, 5)], [0, 4]),
     ],
 )
-def test_a_process_has_the_readers_of_the_rows_on_its_devices(
-    places: list[slice], numbers: list[int], monkeypatch: pytest.MonkeyPatch
+def test_a_process_has_the_rows_on_its_devices(
+    places: list[slice], own: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """R7: also where hosts hold less than a reader's rows."""
     monkeypatch.setattr(batches, "batch_sharding", on_devices(*places))
     mesh: Any = None
-    assert own_readers(mesh, CONFIG) == numbers
-
-
-def test_parts_of_readers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R7: hosts with unequal shares."""
-    monkeypatch.setattr(batches, "batch_sharding", on_devices(slice(0, 1), slice(4, 5)))
-    monkeypatch.setattr(batches.hosts, "process", lambda: (0, 4))
-    mesh: Any = None
-    with pytest.raises(RequestError, match=r"data\.readers \(4\) are too few for 4 processes"):
-        own_readers(mesh, CONFIG)
+    assert own_rows(mesh, CONFIG) == own
 
 
 def test_corpora_are_drawn_by_size_and_weight() -> None:

@@ -2,7 +2,7 @@
 
 Training draws from a fixed number of readers (see `readers`); a global batch is the readers' rows
 one after the other. So the batch of a step depends on the seed and the step alone: not on the
-number of processes, each of which owns whole readers, nor on that of their workers.
+number of processes, each of which runs the readers of its rows, nor on that of their workers.
 """
 
 import json
@@ -20,7 +20,7 @@ from absl import flags
 from jax.sharding import Mesh
 
 from transduce.arrays import Batch, Tokens
-from transduce.config import DataConfig, RequestError
+from transduce.config import DataConfig
 from transduce.parallel import hosts
 from transduce.parallel.mesh import batch_sharding
 from transduce.pipeline.readers import Corpus, Rows, Tokenize, examples, reader
@@ -32,24 +32,15 @@ type State = dict[str, str]
 """Of each reader, by its number: where it goes on."""
 
 
-def own_readers(mesh: Mesh, config: DataConfig) -> list[int]:
-    """The readers of those rows of a batch that lie on devices of this process, ascending.
+def own_rows(mesh: Mesh, config: DataConfig) -> list[int]:
+    """The rows of a batch that lie on devices of this process, ascending.
 
-    Which rows these are is up to the mesh: they need not be adjacent, and where devices of
-    several processes hold the same rows, each of these processes has their readers.
-    Raises `RequestError` when they are not all the rows of some readers.
+    Which they are is up to the mesh: they need not be adjacent, and devices of several processes
+    may hold the same rows.
     """
     shape = config.rows, config.row_length
     places = batch_sharding(mesh).addressable_devices_indices_map(shape).values()
-    own = {row for place in places if place for row in range(config.rows)[place[0]]}
-    share = config.rows // config.readers
-    numbers = sorted({row // share for row in own})
-    if len(own) < share * len(numbers):
-        raise RequestError(
-            f"data.readers ({config.readers}) are too few for {hosts.process()[1]} processes, each "
-            "of which must have whole readers: a multiple of mesh.data x mesh.fsdp always does"
-        )
-    return numbers
+    return sorted({row for place in places if place for row in range(config.rows)[place[0]]})
 
 
 class TrainingBatches:
@@ -63,17 +54,22 @@ class TrainingBatches:
         *,
         place: Callable[[Batch], Batch],
         state: State | None = None,
-        numbers: Sequence[int] | None = None,
+        own: Sequence[int] | None = None,
         history: int = 1,
     ):
         """`place` puts a batch of host arrays onto devices, ahead of the step that uses it.
 
-        `state` is that of earlier iterators, which this one goes on from. `numbers` are those of
-        the readers whose rows are given; None: all. `history` is how many of the last batches
-        `pairs` knows.
+        `state` is that of earlier iterators, which this one goes on from. `own` are the rows that
+        are given, ascending; None: all. Of a reader that has other rows too, those are made and
+        left out: with a multiple of mesh.data x mesh.fsdp readers there are none. `history` is how
+        many of the last batches `pairs` knows.
         """
         self._made_of = corpora, vocabulary, config
-        self._numbers = range(config.readers) if numbers is None else numbers
+        share = config.rows // config.readers
+        wanted = range(config.rows) if own is None else own
+        self._numbers = sorted({row // share for row in wanted})
+        made_rows = [n * share + row for n in self._numbers for row in range(share)]
+        kept = np.isin(made_rows, wanted)
         known = state or {}
         self._state = {str(n): known[str(n)] for n in self._numbers if str(n) in known}
         self._before: deque[State] = deque(maxlen=history)
@@ -87,9 +83,8 @@ class TrainingBatches:
         def whole(parts: tuple[tuple[Rows, str], ...]) -> tuple[Batch, tuple[str, ...]]:
             rows, states = zip(*parts, strict=True)
             names = rows[0].keys()
-            return place(
-                made({name: np.concatenate([part[name] for part in rows]) for name in names})
-            ), states
+            arrays = {name: np.concatenate([part[name] for part in rows])[kept] for name in names}
+            return place(made(arrays)), states
 
         zipped = _zip_in_workers(readers, config.workers).map(whole)
         self._iterator = iter(

@@ -16,7 +16,7 @@ from transduce.config import Experiment, Interrupted, RequestError
 from transduce.model.arithmetic import parameters as parameter_count
 from transduce.parallel import hosts
 from transduce.parallel.mesh import make_mesh, place
-from transduce.pipeline.batches import TrainingBatches, own_readers
+from transduce.pipeline.batches import TrainingBatches, own_rows
 from transduce.pipeline.data import prepare_data
 from transduce.training.agreement import Agreement
 from transduce.training.assess import Assessment
@@ -85,7 +85,6 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             vocabulary_path=workdir.vocabulary,
             vocabulary_rows=experiment.model.vocabulary_size,
         )
-        readers = own_readers(mesh, experiment.data)
         assess = Assessment(experiment, mesh, workdir, data, interruption)
         workdir.settle(
             experiment, corpora=data.fingerprints, vocabulary=data.vocabulary.fingerprint
@@ -136,7 +135,7 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
                     experiment.data,
                     place=lambda batch: place(mesh, batch, rows=experiment.data.rows),
                     state=position,
-                    numbers=readers,
+                    own=own_rows(mesh, experiment.data),
                     history=config.log_every + 2,
                 )
             )
