@@ -92,6 +92,22 @@ def test_masked_scores_are_not_needed() -> None:
     assert needed_flops(EXPERIMENT) == training_flops(EXPERIMENT.model, **sizes).total - masked
 
 
+def test_what_is_made_again_takes_time_but_is_not_needed() -> None:
+    """8 attentions of 4 heads of 128 keys and as many values, 5 feed-forward networks."""
+    found = {remat: of(mesh(data=2), remat=remat) for remat in ("none", "dots", "layer")}
+    assert len({each.compute for each in found.values()}) == 1
+    positions = 32 * 128
+    scores = 8 * 2 * positions * 128 * 4 * 256
+    projections = 8 * 4 * (2 * positions * 64 * 4 * 128)
+    feed_forward = 5 * 2 * (2 * positions * 64 * 128)
+    assert found["none"].again == 0
+    assert found["dots"].again == pytest.approx(scores / 2 / 1e12)
+    layers = scores + projections + feed_forward
+    assert found["layer"].again == pytest.approx(layers / 2 / 1e12)
+    spent = ("compute", "again", "traffic", "interconnect")
+    assert found["layer"].total == pytest.approx(sum(getattr(found["layer"], x) for x in spent))
+
+
 def test_gradients_are_summed_over_data_and_scattered_over_fsdp() -> None:
     """Over 2 x 4 chips on a line of links of 1 GB/s: groups of fsdp are neighbours."""
     count = parameters(EXPERIMENT.model).total
@@ -110,9 +126,10 @@ def test_gradients_are_summed_over_data_and_scattered_over_fsdp() -> None:
 
 
 def test_keys_and_values_go_around_the_context() -> None:
-    """8 sub-layers, 32 x 128 / 4 positions, 4 heads of 256 values, 3 ways, 4 times."""
+    """8 sub-layers, 32 x 128 / 4 positions, 4 heads of 256 values: 4 steps forward and 4 back
+    in bfloat16, and 5 of the gradients in float32."""
     (item,) = [e for e in of(mesh(data=1, context=4)).exchanges if "keys" in e.what]
-    assert item.bytes == 4 * 8 * 1024 * 1024 * 2 * 3
+    assert item.bytes == 8 * 1024 * 1024 * (2 * 4 * 2 + 5 * 4)
     # The last of the line sends to the first, three links away.
     assert item.seconds == pytest.approx(item.bytes * 3 / 1e9)
 
@@ -174,4 +191,4 @@ def test_gpus_are_counted_by_host() -> None:
     assert network.places[7] == (0, 0)
     assert network.places[8] == (1, 0)
     assert network.rate(tuple(range(8))) == 450e9
-    assert network.rate(tuple(range(16))) == 50e9
+    assert network.rate(tuple(range(16))) == 8 * 50e9

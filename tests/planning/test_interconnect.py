@@ -1,5 +1,7 @@
 """Rates and groups by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from transduce.planning.interconnect import Group, Network, groups_of
@@ -36,7 +38,14 @@ def test_a_group_uses_the_links_of_the_dimensions_that_it_spans(group: Group, ra
 
 def test_gpus_of_one_host_have_their_links_and_others_the_network() -> None:
     assert HOSTS.rate((0, 1)) == 40.0
-    assert HOSTS.rate((0, 1, 2, 3)) == 5.0
+    assert HOSTS.rate((0, 1, 2, 3)) == 10.0
+    assert HOSTS.rate((0, 2)) == 5.0
+    assert HOSTS.rate((0, 1, 2)) == 5.0
+    # Two ways out of each host for a sum over all; one each for what goes to every other.
+    assert HOSTS.seconds("all-reduce", 400, [(0, 1, 2, 3)]) == 2 * 400 * 3 / 4 / 10
+    assert HOSTS.seconds("all-to-all", 400, [(0, 1, 2, 3)]) == 400 * 3 / 4 / 5
+    fast = replace(HOSTS, between_hosts=30.0)
+    assert fast.rate((0, 1, 2, 3)) == 40.0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ from transduce.config import (
 )
 from transduce.planning import plans, verb
 from transduce.planning.compile import Answer, CompilerFailed, compiled, require_compiler
+from transduce.planning.cost import Cost
+from transduce.planning.estimate import Estimate, Exchange
+from transduce.planning.plans import Plan
 from transduce.planning.target import Target, parse_target
 
 from .programs import LOOP
@@ -170,10 +175,50 @@ def test_a_missing_compiler_is_named_with_how_to_install_it(
 ) -> None:
     monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RequestError, match=r"pip install 'transduce\[tpu\]'"):
+    with pytest.raises(RequestError, match=r"pip install -e \.\[tpu\]"):
         require_compiler(parse_target("tpu-v5e:2x2"))
-    with pytest.raises(RequestError, match=r"pip install 'transduce\[cuda\]'"):
+    with pytest.raises(RequestError, match=r"pip install -e \.\[cuda\]"):
         require_compiler(parse_target("h200:8"))
+    monkeypatch.setenv("TPU_LIBRARY_PATH", "/no/libtpu.so")
+    with pytest.raises(RequestError, match=r"TPU_LIBRARY_PATH is /no/libtpu\.so: no"):
+        require_compiler(parse_target("tpu-v5e:2x2"))
+
+
+def test_the_compiler_ends_when_who_started_it_is_gone() -> None:
+    """It holds standard output until it ends."""
+    program = (
+        "import os; from transduce.planning.compile import _end_with; parent = os.getpid()\n"
+        "if os.fork() == 0: _end_with(parent)\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("on", "cost", "expected"),
+    [
+        # By arithmetic 5 ms of products, 2 of them again, 4 of traffic, 6 of collectives.
+        ("h200:8", None, "compute"),
+        ("h200:8", Cost(waited=8e-3), "interconnect"),
+        ("tpu-v5e:2x2", Cost(compiled=7e-3, waited=6e-3), "compute"),
+        ("tpu-v5e:2x2", Cost(compiled=5e-3, waited=6e-3), "interconnect"),
+        ("cpu", None, None),
+    ],
+)
+def test_what_binds_is_what_most_of_the_time_goes_on(
+    on: str, cost: Cost | None, expected: str | None
+) -> None:
+    exchange = Exchange(what="", kind="all-reduce", axes=("data",), bytes=1.0, seconds=6e-3)
+    times = Estimate(
+        memory={"parameters": 1.0, "optimizer": 2.0, "average": 0.0},
+        flops=1.0,
+        compute=5e-3,
+        again=2e-3,
+        traffic=4e-3,
+        exchanges=(exchange,),
+    )
+    plan = Plan(experiment=EXPERIMENT, target=parse_target(on), estimate=times, cost=cost)
+    assert plan.binds == expected
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -79,9 +80,12 @@ def require_compiler(target: Target) -> None:
         present = importlib.util.find_spec(needed) is not None
     except ModuleNotFoundError:
         present = False
-    if not present and not (target.kind == "tpu" and os.environ.get("TPU_LIBRARY_PATH")):
+    library = os.environ.get("TPU_LIBRARY_PATH") if target.kind == "tpu" else None
+    if library and not os.path.isfile(library):
+        raise RequestError(f"--on {target.name}: TPU_LIBRARY_PATH is {library}: no such file")
+    if not present and not library:
         raise RequestError(
-            f"--on {target.name} needs the compiler for it: pip install 'transduce[{extra}]'"
+            f"--on {target.name} needs the compiler for it: pip install -e .[{extra}]"
         )
 
 
@@ -137,6 +141,7 @@ def compiled(
 
 def main() -> None:
     """Reads a request and writes the answer."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = json.load(sys.stdin)
     # Compilers print to standard output too, some below Python: the answer goes where it went.
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -151,6 +156,13 @@ def main() -> None:
     # A compiler's threads may hold the process up, or fail, at an ordered end.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    """A compiler would go on for minutes when who asked for it was killed."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _compile(experiment: Experiment, target: Target) -> Answer:

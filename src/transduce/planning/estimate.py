@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from transduce.config import Experiment, MeshConfig, RequestError
-from transduce.model.arithmetic import parameters, training_flops
+from transduce.model.arithmetic import Flops, parameters, training_flops
 from transduce.parallel.mesh import AXES
 from transduce.planning.interconnect import Group, Network
 from transduce.planning.target import Target
@@ -47,6 +47,8 @@ class Estimate:
     flops: float
     compute: float
     """Seconds that the products of matrices take at the chip's peak rate."""
+    again: float
+    """The same, of those that training.remat has made a second time."""
     traffic: float
     """Seconds that state and kept activations take to and from memory."""
     exchanges: tuple[Exchange, ...]
@@ -62,7 +64,7 @@ class Estimate:
     @property
     def total(self) -> float:
         """Nothing beside anything else, which is not far from what compilers do."""
-        return self.compute + self.traffic + self.interconnect
+        return self.compute + self.again + self.traffic + self.interconnect
 
 
 def resolved(experiment: Experiment, target: Target) -> MeshConfig:
@@ -131,11 +133,24 @@ def needed_flops(experiment: Experiment) -> float:
     """Of all chips in a step: `training_flops`, but no products of scores that the decoder's
     attention to itself masks."""
     data, model = experiment.data, experiment.model
-    sizes = {"rows": data.rows, "source_length": data.row_length, "target_length": data.row_length}
-    total = training_flops(model, **sizes).total
+    total = _flops(experiment).total
     width = model.heads * (model.d_k + model.d_v)
     masked = model.decoder_layers * data.rows * data.row_length * (data.row_length - 1) / 2
     return total - 3 * 2 * masked * width
+
+
+def _flops(experiment: Experiment) -> Flops:
+    data = experiment.data
+    sizes = {"rows": data.rows, "source_length": data.row_length, "target_length": data.row_length}
+    return training_flops(experiment.model, **sizes)
+
+
+def _again(experiment: Experiment) -> float:
+    """FLOPs of all chips in a step, besides `needed_flops`: of remat `layer` the layers' forward
+    pass, of `dots` the scores and what they mix."""
+    flops = _flops(experiment)
+    inside = {"none": 0, "dots": flops.attention, "layer": flops.total - flops.logits}
+    return inside[experiment.training.remat] / 3
 
 
 def estimate(
@@ -152,6 +167,7 @@ def estimate(
         memory=memory,
         flops=flops,
         compute=flops / rate,
+        again=_again(experiment) / math.prod(shape_of(mesh)) / rate,
         traffic=moved / bandwidth,
         exchanges=tuple(_exchanges(experiment, mesh, network)),
     )
@@ -227,18 +243,20 @@ def _exchanges(experiment: Experiment, mesh: MeshConfig, network: Network) -> li
     add("activations", "all-reduce", ("tensor",), forward_again * sublayers * activations)
     width = model.heads / mesh.tensor * (model.d_k + model.d_v)
     attentions = model.encoder_layers + 2 * model.decoder_layers
-    around = attentions * parts * positions * width * size * (mesh.context - 1)
+    # Keys and values go all the way around in the forward pass, and again in the backward pass,
+    # their gradients with them and one step more, in float32.
+    steps = 2 * mesh.context * size + (mesh.context + 1) * max(4, size)
+    around = attentions * parts * positions * width * steps
     if mesh.context > 1:
-        # Keys and values go around in the forward pass, and again with their gradients.
         group = first_group(sizes, ("context",))
         ring = [(a, b) for a, b in zip(group, (*group[1:], group[0]), strict=True)]
-        seconds = network.seconds("collective-permute", 4 * around, ring)
+        seconds = network.seconds("collective-permute", around, ring)
         found.append(
             Exchange(
                 what="keys and values",
                 kind="collective-permute",
                 axes=("context",),
-                bytes=4 * around,
+                bytes=around,
                 seconds=seconds,
             )
         )

@@ -4,7 +4,8 @@ TPU chips stand in a torus, or in a mesh where it does not close, and each has a
 side in every dimension. A ring of them uses both links of a dimension that closes, and one of a
 dimension that does not, whose ends have no other; a group that spans several dimensions uses those
 of all.
-GPUs of a host reach each other through a switch, at the whole rate of their links.
+GPUs of a host reach each other through a switch, at the whole rate of their links, and other hosts
+each by a network interface of its own.
 
 With b the bytes that a chip holds, n the chips of a group and r the bytes a second into a chip:
 
@@ -16,6 +17,7 @@ With b the bytes that a chip holds, n the chips of a group and r the bytes a sec
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,8 +54,11 @@ class Network:
     def rate(self, group: Group) -> float:
         """Bytes a second into a chip while all of the group send and receive."""
         if self.between_hosts is not None:
-            hosts = {self.places[chip][0] for chip in group}
-            return self.link if len(hosts) == 1 else self.between_hosts
+            hosts = Counter(self.places[chip][0] for chip in group)
+            if len(hosts) == 1:
+                return self.link
+            # As many rings as GPUs, each of which has its own way out of the host.
+            return min(self.link, self.between_hosts * min(hosts.values()))
         links = sum(
             2 if closed and extent == whole else 1
             for extent, whole, closed in zip(
@@ -65,9 +70,10 @@ class Network:
 
     def mean_way(self, group: Group) -> float:
         """Links on the way from one chip to another, on average: a quarter of a ring, a third of
-        a line, and at least 1."""
+        a line, and at least 1. A GPU sends what is for other hosts by its own way out alone."""
         if self.between_hosts is not None:
-            return 1.0
+            inside = len({self.places[chip][0] for chip in group}) == 1
+            return 1.0 if inside else self.rate(group) / self.between_hosts
         way = sum(
             extent / (4 if closed and extent == whole else 3)
             for extent, whole, closed in zip(

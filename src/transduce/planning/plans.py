@@ -94,13 +94,29 @@ class Plan:
         if self.cost is None:
             return self.estimate.total
         if self.target.chip.clock is None:
-            return self.estimate.compute + self.estimate.traffic + self.cost.waited
+            found = self.estimate
+            return found.compute + found.again + found.traffic + self.cost.waited
         return self.cost.total
 
     @property
     def binds(self) -> str | None:
-        """The highest floor."""
-        return max(self.floors, key=self.floors.__getitem__) if self.floors else None
+        """What most of a step goes on. The compiler's cycles for TPUs do not tell products from
+        traffic: there it is the higher floor of the two, where collectives take less than all else.
+        """
+        chip, found = self.target.chip, self.estimate
+        if chip is None or not self.step:
+            return None
+        waited = found.interconnect if self.cost is None else self.cost.waited
+        if self.cost is not None and chip.clock is not None:
+            others = {name: value for name, value in self.floors.items() if name != "interconnect"}
+            highest = max(others, key=others.__getitem__)
+            return "interconnect" if waited > self.step - waited else highest
+        parts = {
+            "compute": found.compute + found.again,
+            "memory bandwidth": found.traffic,
+            "interconnect": waited,
+        }
+        return max(parts, key=parts.__getitem__)
 
     @property
     def tokens_a_second(self) -> float | None:

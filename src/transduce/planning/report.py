@@ -53,7 +53,7 @@ def text(plan: Plan, *, price: float | None) -> str:
         line(
             "floors",
             ", ".join(f"{name} {_time(value)}" for name, value in plan.floors.items())
-            + f"; {plan.binds} binds",
+            + f"; {plan.binds} binds the step",
         )
     if plan.step:
         line("step", _step(plan))
@@ -66,7 +66,7 @@ def text(plan: Plan, *, price: float | None) -> str:
         steps = plan.experiment.training.steps
         line("run", f"{long} for {steps:,} updates, without evaluating and saving")
         if price is not None:
-            line("cost", f"{plan.money(price):,.0f} at {price:g} a chip-hour")
+            line("cost", f"{plan.money(price):,.2f} at {price:g} a chip-hour")
     return "\n".join(lines)
 
 
@@ -96,7 +96,7 @@ def _step(plan: Plan) -> str:
     elif plan.cost is None:
         by = "arithmetic: nothing runs beside anything else"
     elif plan.target.chip.clock is None:
-        by = "arithmetic: no compiler for GPUs estimates time"
+        by = "arithmetic, products at the peak rate: no compiler for GPUs estimates time"
     else:
         by = "compiler's cycles, arithmetic for the rest"
     floor = plan.step / plan.floors["compute"]

@@ -1,6 +1,7 @@
 """The verb `plan`."""
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -30,7 +31,7 @@ def plan(
     """
     if not on:
         raise RequestError("--on must name a machine, such as tpu-v5e:4x4, h200:8 or cpu")
-    if price is not None and price <= 0:
+    if price is not None and not 0 < price < math.inf:
         raise RequestError(f"--price must be positive, not {price:g}")
     targets = [parse_target(name) for name in on]
     for target in targets:

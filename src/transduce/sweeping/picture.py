@@ -18,7 +18,7 @@ def draw(rows: Sequence[Row]) -> bytes:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RequestError(
-            "the picture of a report needs matplotlib: pip install 'transduce[view]'; "
+            "the picture of a report needs matplotlib: pip install -e .[view]; "
             "the tables are written"
         ) from error
     rows = [row for row in rows if row.perplexity is not None]
