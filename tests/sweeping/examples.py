@@ -74,21 +74,20 @@ def leave(
     over: bool = True,
     translations: list[str] | None = None,
     perplexity: float = 5.0,
-    splits: tuple[str, ...] = ("train", "dev", "test"),
 ) -> Workdir:
     """A workdir after `step` updates, where the run ended or was cut."""
     workdir = Workdir.of(str(folder / variant.name))
     with workdir.begin(variant.experiment):
-        corpora = {f"small/{split}": "0" for split in splits}
+        corpora = {f"small/{split}": "0" for split in ("train", "dev", "test")}
         workdir.settle(variant.experiment, corpora=corpora, vocabulary="0")
     (workdir.checkpoints / str(step)).mkdir(parents=True)
     records: list[dict[str, Any]] = [{"kind": "train", "step": step, "loss": 1.0}]
     if over:
         measured = {"step": step, "loss": 2.0, "perplexity": perplexity, "bleu": 1.0}
         records.append({"kind": "dev", **measured})
-        if "test" in splits:
-            records.append({"kind": "test", **measured})
+        records.append({"kind": "test", **measured})
         records.append({"kind": "end", "step": step, "seconds": 90.0})
+        records.append({"kind": "over", "step": step, "by": "a limit"})
     workdir.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     for split in ("dev", "test"):
         path = workdir.translations(split, step)

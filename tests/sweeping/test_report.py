@@ -60,7 +60,7 @@ def test_the_table_is_in_markdown(folder: Path) -> None:
     assert lines[3].startswith("| A-h1 | 18,752 | 20 | 5.29 | ")
     assert lines[4] == "| D-dropout0 | 20,288 | 10 of 20 |  |  |  |  |  |  |"
     assert lines[6].startswith("dev BLEU: sacreBLEU, 4 sentences, nrefs:1|bs:1000|seed:12345|case")
-    assert lines[6].endswith("p that of the difference to base, one tail.")
+    assert lines[6].endswith("to base, one tail, not corrected for the number of variants.")
 
 
 def test_the_same_is_in_csv(folder: Path) -> None:
@@ -100,6 +100,18 @@ def test_one_variant_alone_has_an_interval_too(folder: Path) -> None:
     assert row.bleu is not None
     assert row.bleu.half_width > 0
     assert row.bleu.p_value is None
+
+
+def test_translations_that_cannot_be_compared_are_named(folder: Path) -> None:
+    stored = folder / "A-h1" / "translations" / "dev-20.txt"
+    stored.write_text("\n".join(WORSE[:3]) + "\n")
+    with pytest.raises(
+        RequestError, match="base and A-h1 have translated 4 and 3 sentences of dev"
+    ):
+        make_table(variants(folder), str(folder))
+    stored.unlink()
+    with pytest.raises(RequestError, match=r"dev-20\.txt: is not there: the run of A-h1"):
+        make_table(variants(folder), str(folder))
 
 
 def test_of_nothing_there_is_no_report(tmp_path: Path) -> None:

@@ -191,6 +191,8 @@ def test_a_value_with_a_space_is_not_for_a_launcher(folder: Path) -> None:
 
 
 def test_a_launcher_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(RequestError, match=r"--submit sh -c ': No closing quotation"):
+        submit("x.py", variants(folder), str(folder), launcher="sh -c '")
     with pytest.raises(RequestError, match="--submit no-such-thing x: No such file"):
         submit("small.py", variants(folder), str(folder), launcher="no-such-thing x")
     with pytest.raises(RequestError, match="must be a command"):

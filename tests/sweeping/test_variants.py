@@ -122,6 +122,9 @@ REFUSED = {
     'Variant("A-h1", {"model.heads": 4})': "variants A-h1 and A-h1 would share a workdir",
     'Variant("same", {"model.heads": 1, "model.d_k": 16})': "variants same and A-h1 are the same",
     '("base", {})': "must yield Variant",
+    "Variant(3)": "must yield Variant",
+    'Variant("a", [1])': "must yield Variant",
+    'Variant("a", {3: 4})': "must yield Variant",
     "1 / 0": "does not run: ZeroDivisionError",
 }
 

@@ -42,6 +42,7 @@ def test_metrics_are_records_with_their_kind_and_step(finished: Path) -> None:
         *[("start", 0), ("compile", 1)],
         *[("train", 30), ("train", 60), ("dev", 60)],
         *[("train", 90), ("train", 120), ("dev", 120), ("test", 120), ("end", 120)],
+        ("over", 120),
     ]
     train = records(finished, "train")
     assert all(record["loss"] > 0 for record in train)

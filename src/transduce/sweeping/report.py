@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import DataConfig
+from transduce.config_checks import require
 from transduce.evaluation.significance import Comparison, Estimate, compare_files
 from transduce.model.arithmetic import parameters
 from transduce.sweeping.states import State, state_of
@@ -47,7 +48,7 @@ class Table:
     rows: Sequence[Row]
     comparisons: dict[str, Comparison]
     baseline: str
-    """The variant that the p-values are against."""
+    """The variant that the p-values are against: the first that is done."""
 
 
 def make_table(variants: Sequence[Planned], folder: str) -> Table:
@@ -56,8 +57,8 @@ def make_table(variants: Sequence[Planned], folder: str) -> Table:
     Everything is of the last parameters, without averaging checkpoints, as in the paper's Table 3.
     BLEU is that of the translations that the run left, with a confidence interval and a p-value
     against the first variant that is done, by paired bootstrap resampling.
-    Raises `RequestError` as `state_of` does, when the corpora cannot be read, and when variants
-    have translated different numbers of dev sentences.
+    Raises `RequestError` as `state_of` does, when the corpora or translations cannot be read, and
+    when variants have translated different numbers of sentences.
     """
     states = [state_of(variant, folder) for variant in variants]
     done = [(v, s) for v, s in zip(variants, states, strict=True) if s.done]
@@ -104,10 +105,21 @@ def _compare(split: str, systems: Sequence[tuple[str, State]], data: DataConfig)
     """The systems' stored translations of `split` against its targets."""
     with tempfile.TemporaryDirectory() as folder:
         paths = []
+        counts: dict[str, int] = {}
         for name, state in systems:
+            stored = state.workdir.translations(split, state.step)
+            require(stored.is_file(), f"{stored}: is not there: the run of {name} had left it")
             paths.append(Path(folder) / name)
-            paths[-1].write_bytes(state.workdir.translations(split, state.step).read_bytes())
-        count = paths[0].read_bytes().count(b"\n")
+            paths[-1].write_bytes(stored.read_bytes())
+            counts[name] = paths[-1].read_bytes().count(b"\n")
+        (first, count), *others = counts.items()
+        for name, other in others:
+            require(
+                other == count,
+                f"variants {first} and {name} have translated {count:,} and {other:,} sentences of "
+                f"{split}: their BLEU cannot be compared; give all the same "
+                "training.evaluation_sentences",
+            )
         reference = Path(folder) / f"{split}.reference"
         targets = itertools.islice(_targets(split, data), count)
         reference.write_bytes("".join(f"{line}\n" for line in targets).encode())
@@ -136,7 +148,7 @@ def as_markdown(table: Table) -> str:
         text += (
             f"\n{split} BLEU: sacreBLEU, {found.sentences:,} sentences, {found.bleu_signature}; "
             "± is half of the 95% interval of the bootstrap samples, p that of the difference to "
-            f"{table.baseline}, one tail.\n"
+            f"{table.baseline}, one tail, not corrected for the number of variants.\n"
         )
     return text
 

@@ -63,7 +63,10 @@ def submit(path: str, variants: Sequence[Planned], folder: str, *, launcher: str
     runs in one workdir the second ends at once. Raises `RequestError` when there is no such
     command or OPTIONS cannot hold a value, and `VariantsFailed` when the command fails for some.
     """
-    words = shlex.split(launcher)
+    try:
+        words = shlex.split(launcher)
+    except ValueError as error:
+        raise RequestError(f"--submit {launcher}: {error}") from error
     if not words:
         raise RequestError("--submit must be a command, such as 'sbatch launch/slurm.sbatch'")
     for variant in variants:

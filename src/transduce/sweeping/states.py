@@ -48,31 +48,18 @@ def state_of(variant: Planned, folder: str) -> State:
     return State(
         workdir=workdir,
         step=step,
-        done=step > 0 and _is_over(workdir, held, variant.experiment, step, records),
+        done=step > 0 and _is_over(held, variant.experiment, step, records),
         records=records,
     )
 
 
 def _is_over(
-    workdir: Workdir,
-    held: Experiment,
-    wanted: Experiment,
-    step: int,
-    records: Sequence[Mapping[str, Any]],
+    held: Experiment, wanted: Experiment, step: int, records: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Whether the run ended at its newest checkpoint, and would end there now.
-
-    A run translates test once, when it is over. Where there is no test split and something else
-    than training.steps ended it, no record says so: it counts as not over, and when it is asked
-    to go on it finds that there is nothing to do.
-    """
-    evaluated = {record["kind"] for record in records if record["step"] == step}
-    corpora = json.loads(workdir.data.read_text()) if workdir.data.exists() else {}
-    splits = {name.rpartition("/")[2] for name in corpora.get("corpora", {})}
-    if "test" in splits:
-        same = all(getattr(held.training, x) == getattr(wanted.training, x) for x in _LIMITS)
-        return "test" in evaluated and (same or step >= wanted.training.steps)
-    return "dev" in evaluated and step >= wanted.training.steps
+    """Whether a limit ended the run at its newest checkpoint, and would end it there now."""
+    kinds = {record["kind"] for record in records if record["step"] == step}
+    same = all(getattr(held.training, x) == getattr(wanted.training, x) for x in _LIMITS)
+    return "over" in kinds and (same or step >= wanted.training.steps)
 
 
 def _require_same(workdir: Workdir, held: Experiment, wanted: Experiment) -> None:
@@ -95,10 +82,10 @@ def _records(workdir: Workdir) -> list[Mapping[str, Any]]:
     if not workdir.metrics.exists():
         return []
     found = []
-    lines = workdir.metrics.read_bytes().decode().split("\n")
+    lines = workdir.metrics.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            record = json.loads(line)
+            record = json.loads(line.decode())
             found.append({"kind": record["kind"], "step": record["step"], **record})
         except (ValueError, TypeError, KeyError) as error:
             raise RequestError(

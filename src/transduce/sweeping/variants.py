@@ -52,8 +52,11 @@ def plan(path: str, vary: Sequence[Sequence[str]] = ()) -> list[Planned]:
     base = load_experiment(path)
     defined = load_sweep(path)
     for item in defined:
-        if not isinstance(item, Variant):
-            raise RequestError(f"{path}: sweep() must yield Variant(name, overrides), not {item!r}")
+        if not _is_variant(item):
+            raise RequestError(
+                f"{path}: sweep() must yield Variant(name, overrides), a text and a dictionary of "
+                f"fields, not {item!r}"
+            )
     if not defined and not vary:
         raise RequestError(
             f"{path}: has no function sweep() that yields variants; define it, or name a field "
@@ -74,6 +77,15 @@ def plan(path: str, vary: Sequence[Sequence[str]] = ()) -> list[Planned]:
         if one.experiment == other.experiment:
             raise RequestError(f"{path}: variants {one.name} and {other.name} are the same")
     return planned
+
+
+def _is_variant(item: object) -> bool:
+    return (
+        isinstance(item, Variant)
+        and isinstance(item.name, str)
+        and all(isinstance(each, Mapping) for each in (item.overrides, item.beside))
+        and all(isinstance(name, str) for name in (*item.overrides, *item.beside))
+    )
 
 
 def combinations(base: Experiment, vary: Sequence[Sequence[str]]) -> list[Variant]:

@@ -254,6 +254,8 @@ def train(experiment: Experiment, workdir: Workdir, *, profile: bool = False) ->
             total = duration(total_time(seconds, apart))
             monitor.say(f"Time      {total} in all: {time_in_words(seconds, apart)}")
             monitor.say(f"Memory    {memory_in_words(peaks)}")
+        if ended and not asked:
+            monitor.record("over", number, by=ended)
         # Whoever ends long before another ends that one too.
         hosts.barrier("the run is at its end")
         if asked:
