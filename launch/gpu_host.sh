@@ -41,6 +41,11 @@ case ${1-} in
             .venv/bin/transduce train "$EXPERIMENT" --workdir "$WORKDIR" "${options[@]}"
         ;;
     unit)
+        environment=("EXPERIMENT=$EXPERIMENT" "WORKDIR=$WORKDIR" "OPTIONS=$OPTIONS" "LOG=$LOG")
+        for name in CUDA_VISIBLE_DEVICES TRANSDUCE_DATA TRANSDUCE_CACHE STUCK_SECONDS GRACE_SECONDS \
+            RESTARTS FAILURES; do
+            [[ -z ${!name-} ]] || environment+=("$name=${!name}")
+        done
         cat <<UNIT
 [Unit]
 Description=transduce train $EXPERIMENT
@@ -50,7 +55,7 @@ After=network-online.target
 [Service]
 User=$(id -un)
 WorkingDirectory=$PWD
-Environment="EXPERIMENT=$EXPERIMENT" "WORKDIR=$WORKDIR" "OPTIONS=$OPTIONS" "LOG=$LOG"
+Environment=$(printf '"%s" ' "${environment[@]}")
 ExecStart=$PWD/launch/gpu_host.sh run
 # The supervisor alone is asked to stop, and has time to let the run save.
 KillMode=mixed

@@ -13,6 +13,7 @@ set -m
 
 : "${LOG:=transduce.log}"          # what COMMAND writes is added to it, and what this script says
 : "${STUCK_SECONDS:=1800}"         # without a sign of life: stuck; 0: never
+: "${STEADY_SECONDS:=1800}"        # into a cloud, a run that lasted so long has made progress
 : "${GRACE_SECONDS:=180}"          # from SIGTERM to SIGKILL
 : "${RESTARTS:=5}"                 # in a row without progress, after the death of the command
 : "${FAILURES:=2}"                 # the same, after status 1 and others that are no signal's
@@ -130,7 +131,7 @@ while true; do
     esac
     if (($(newest) > saved)); then
         again=0
-    elif [[ $remote && ! $stuck ]] && ((STUCK_SECONDS && SECONDS - began >= STUCK_SECONDS)); then
+    elif [[ $remote && ! $stuck ]] && ((SECONDS - began >= STEADY_SECONDS)); then
         again=0
     fi
     if ((again >= limit)); then

@@ -30,6 +30,9 @@ set -euo pipefail
 : "${VALID_FOR:=}"               # such as 12h: gives up when there is no slice by then
 : "${SERVICE_ACCOUNT:=}"         # that may write to WORKDIR; by default the project's
 : "${POLL_SECONDS:=60}"
+: "${ATTEMPTS:=10}"              # to start the run or to reach it, in a row, before keep gives up
+: "${STUCK_SECONDS:=1800}"       # see supervise.sh
+: "${METADATA:=http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number}"
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh
@@ -130,18 +133,39 @@ install() {
 }
 
 start() {
-    # A service, so that a worker that shuts down asks its run to save.
+    # A service, so that a worker that shuts down asks its run to save. Only the first worker's log
+    # grows: on the others nothing is taken for stuck, and they end when the first one does.
     remotely all "sudo systemctl stop transduce 2>/dev/null; \
 sudo systemctl reset-failed transduce 2>/dev/null; \
+number=\$(curl --silent --fail --header Metadata-Flavor:Google $METADATA) || exit; \
+if [ \$number = 0 ]; then stuck=$STUCK_SECONDS; else stuck=0; fi; \
 sudo systemd-run --unit=transduce --remain-after-exit --uid=\$(id -u) \
 --working-directory=\$HOME/transduce --setenv=TRANSDUCE_DATA=\$HOME/data \
---property=KillMode=mixed --property=TimeoutStopSec=240 \
+--setenv=STUCK_SECONDS=\$stuck --property=KillMode=mixed --property=TimeoutStopSec=240 \
 \$HOME/transduce/launch/supervise.sh $(quoted "$WORKDIR" "${train[@]}")"
 }
 
-# Of the run on the first worker: running, exited (it is at its end), failed or dead (there is none).
+# Of the run: dead (a worker has none), failed (for good, on one), running, or exited: it is at its
+# end on all of them.
 outcome() {
-    remotely 0 'systemctl show transduce --property=SubState --value'
+    local states
+    states=$(remotely all 'systemctl show transduce --property=SubState --value') || return
+    if [[ $dry_run ]]; then
+        echo "$states"
+        return
+    fi
+    for state in dead failed running exited; do
+        if grep -qx "$state" <<<"$states"; then
+            echo "$state"
+            return
+        fi
+    done
+    return 1
+}
+
+# What the run said last; on a worker that is going away there is nothing to be had.
+last_lines() {
+    remotely 0 'tail -n 100 transduce/transduce.log' || say "no log to be had"
 }
 
 delete() {
@@ -149,8 +173,14 @@ delete() {
 }
 
 keep() {
-    local now run
+    local now run troubles=0
     while true; do
+        if ((troubles >= ATTEMPTS)); then
+            say "gives up after $troubles attempts in a row"
+            last_lines
+            delete
+            return 1
+        fi
         now=$(state) || now=unknown
         say "the request is ${now:-not made}"
         case $now in
@@ -159,7 +189,9 @@ keep() {
             ACTIVE)
                 run=$(outcome) || run=unknown
                 say "the run is $run"
+                troubles=$((troubles + 1))
                 case $run in
+                    running) troubles=0 ;;
                     dead)
                         # In processes of their own, where the first fault ends each. It may be a
                         # preemption.
@@ -168,7 +200,7 @@ keep() {
                         fi
                         ;;
                     exited | failed)
-                        remotely 0 'tail -n 100 transduce/transduce.log'
+                        last_lines
                         delete
                         [[ $run == exited ]]
                         return
@@ -196,7 +228,8 @@ case $verb in
     keep)
         if [[ $dry_run ]]; then
             # What it does with a slice that is never preempted.
-            state && create && state && outcome && install && start && outcome && delete
+            state && create && state && outcome && install && start && outcome && last_lines &&
+                delete
         else
             keep
         fi

@@ -25,10 +25,12 @@ def test_it_installs_and_runs_under_the_supervisor() -> None:
 
 def test_its_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     variables = {"EXPERIMENT": "experiments/mine.py", "OPTIONS": "--mesh.fsdp=8 --training.keep 3"}
-    unit = launch("gpu_host.sh", "unit", **variables).stdout
+    unit = launch("gpu_host.sh", "unit", CUDA_VISIBLE_DEVICES="0,1", **variables).stdout
     assert f"\nUser={getpass.getuser()}\n" in unit
     assert f"\nExecStart={LAUNCH / 'gpu_host.sh'} run\n" in unit
-    assert '"OPTIONS=--mesh.fsdp=8 --training.keep 3" "LOG=runs/mine.log"\n' in unit
+    assert '"OPTIONS=--mesh.fsdp=8 --training.keep 3" "LOG=runs/mine.log"' in unit
+    assert '"CUDA_VISIBLE_DEVICES=0,1"' in unit
+    assert "RESTARTS" not in unit
     path = tmp_path / "transduce.service"
     path.write_text(unit)
     if not shutil.which("systemd-analyze"):

@@ -120,6 +120,10 @@ def test_each_host_of_the_slice_has_a_pod_with_all_its_chips(manifest: dict[str,
         "requests": {"google.com/tpu": 4},
         "limits": {"google.com/tpu": 4},
     }
+    # What data.workers hand over goes through shared memory.
+    (volume,), (mount,) = pod["volumes"], container["volumeMounts"]
+    assert volume == {"name": mount["name"], "emptyDir": {"medium": "Memory"}}
+    assert mount["mountPath"] == "/dev/shm"
     assert container["command"] == [
         *("transduce", "train", "experiments/wmt14_ende_base.py"),
         *("--workdir", "gs://bucket/base"),

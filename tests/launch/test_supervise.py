@@ -108,6 +108,16 @@ def test_of_a_run_into_the_cloud_the_log_is_the_sign_of_life(tmp_path: Path) -> 
     assert f"nothing new in {tmp_path / 'log'} for 4 s" in log
 
 
+def test_a_silent_run_into_the_cloud_goes_on_and_has_made_progress_if_it_lasted(
+    tmp_path: Path,
+) -> None:
+    """As on all hosts of a slice but the first: with STUCK_SECONDS 0 silence is no fault."""
+    acts = ["sleep 3; exit 143", "sleep 3; exit 143", "sleep 3; exit 143", "exit 0"]
+    given = {"STUCK_SECONDS": "0", "STEADY_SECONDS": "2", "RESTARTS": "1"}
+    status, starts, _ = play(tmp_path, *acts, workdir="gs://bucket/run", **given)
+    assert (status, starts) == (0, 4)
+
+
 def wait_for(path: Path, text: str = "") -> None:
     """Until the file is there, and has the text in it."""
     deadline = time.monotonic() + 60

@@ -80,8 +80,9 @@ def test_what_is_committed_is_installed_on_every_worker() -> None:
     )
 
 
-def test_the_run_is_a_service_on_every_worker(tmp_path: Path) -> None:
-    """Also: a worker's shell makes of the command what it should."""
+@pytest.mark.parametrize(("worker", "stuck"), [("0", "1800"), ("3", "0")])
+def test_the_run_is_a_service_on_every_worker(tmp_path: Path, worker: str, stuck: str) -> None:
+    """A worker's shell makes of the command what it should; only the first one's log grows."""
     options = {"EXPERIMENT": "experiments/my own.py", "OPTIONS": "--mesh.fsdp=16"}
     (command,) = commands("start", **options)
     assert "--worker=all" in command
@@ -89,6 +90,9 @@ def test_the_run_is_a_service_on_every_worker(tmp_path: Path) -> None:
     echo = tmp_path / "sudo"
     echo.write_text('#!/bin/sh\nprintf "%s\\n" "$@" -\n')
     echo.chmod(0o755)
+    number = tmp_path / "curl"
+    number.write_text(f'#!/bin/sh\ncase "$*" in */agent-worker-number) echo {worker};; esac\n')
+    number.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/h"}
     said = subprocess.run(["sh", "-c", remote], env=environment, capture_output=True, text=True)
     stopped, reset, run, _ = said.stdout.split("\n-\n")
@@ -97,6 +101,7 @@ def test_the_run_is_a_service_on_every_worker(tmp_path: Path) -> None:
     assert run.split("\n") == [
         *("systemd-run", "--unit=transduce", "--remain-after-exit", f"--uid={os.getuid()}"),
         *("--working-directory=/h/transduce", "--setenv=TRANSDUCE_DATA=/h/data"),
+        f"--setenv=STUCK_SECONDS={stuck}",
         *("--property=KillMode=mixed", "--property=TimeoutStopSec=240"),
         *("/h/transduce/launch/supervise.sh", "gs://bucket/run"),
         *(".venv/bin/transduce", "train", "experiments/my own.py"),
@@ -150,18 +155,26 @@ esac
 line=$(head -n 1 $file)
 sed -i 1d $file
 [ "$line" = error ] && exit 1
-echo "$line"
+# Of several workers, a word each.
+printf '%s\n' $line
 """
 
 
-def keep(folder: Path, *, states: list[str], outcomes: list[str]) -> tuple[int, list[str]]:
+def keep(
+    folder: Path,
+    *,
+    states: list[str],
+    outcomes: list[str],
+    gcloud: str = GCLOUD,
+    **variables: str,
+) -> tuple[int, list[str]]:
     """The status of `keep`, and what it has done in order."""
-    (folder / "gcloud").write_text(GCLOUD)
+    (folder / "gcloud").write_text(gcloud)
     (folder / "gcloud").chmod(0o755)
     (folder / "states").write_text("".join(f"{line}\n" for line in states))
     (folder / "outcomes").write_text("".join(f"{line}\n" for line in outcomes))
     path = f"{folder}:{os.environ['PATH']}"
-    variables = SET | {"PATH": path, "POLL_SECONDS": "0", "TMPDIR": str(folder)}
+    variables |= SET | {"PATH": path, "POLL_SECONDS": "0", "TMPDIR": str(folder)}
     ended = launch("tpu_slice.sh", "keep", **variables)
     assert (folder / "states").read_text() == (folder / "outcomes").read_text() == ""
     done = []
@@ -181,7 +194,8 @@ def test_a_run_is_kept_going_over_preemptions_until_its_end(tmp_path: Path) -> N
     waiting = ["", "WAITING_FOR_RESOURCES", "error", "PROVISIONING"]
     states = [*waiting, "ACTIVE", "ACTIVE", "SUSPENDING", "SUSPENDED"]
     states += [*waiting, "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"]
-    outcomes = ["dead", "running", "dead", "error", "running", "exited"]
+    outcomes = ["dead dead", "running running", "running dead", "error", "running exited"]
+    outcomes.append("exited exited")
     status, done = keep(tmp_path, states=states, outcomes=outcomes)
     assert status == 0
     until_preempted = ["create", "install", "start", "delete"]
@@ -189,7 +203,19 @@ def test_a_run_is_kept_going_over_preemptions_until_its_end(tmp_path: Path) -> N
 
 
 def test_a_run_that_fails_for_good_leaves_no_slice_behind(tmp_path: Path) -> None:
-    status, done = keep(tmp_path, states=["ACTIVE"], outcomes=["failed"])
+    status, done = keep(tmp_path, states=["ACTIVE"], outcomes=["running failed"])
+    assert (status, done) == (1, ["log", "delete"])
+
+
+def test_a_run_that_cannot_be_started_or_reached_leaves_no_slice_behind(tmp_path: Path) -> None:
+    outcomes = ["dead", "error", "running", "error", "dead", "error"]
+    status, done = keep(tmp_path, states=["ACTIVE"] * 6, outcomes=outcomes, ATTEMPTS="3")
+    assert (status, done) == (1, ["install", "start", "install", "start", "log", "delete"])
+
+
+def test_a_log_that_is_not_to_be_had_keeps_no_slice(tmp_path: Path) -> None:
+    broken = GCLOUD.replace("*) exit 0", "*tail*) exit 255 ;;\n    *) exit 0")
+    status, done = keep(tmp_path, states=["ACTIVE"], outcomes=["failed"], gcloud=broken)
     assert (status, done) == (1, ["log", "delete"])
 
 
