@@ -119,26 +119,26 @@ def assert_same_run(place: Place, one: str, other: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("count", "mesh"),
+    ("count", "options"),
     [
         # Both have the same rows, one of them the first half of their positions ...
-        (2, {"context": 2}),
+        (2, "--mesh.context=2"),
         # ... or half of the heads, of the feed-forward width and of the vocabulary.
-        (2, {"tensor": 2}),
+        (2, "--mesh.tensor=2"),
         # Two and two have the same rows.
-        (4, {"data": 2, "tensor": 2}),
-        (4, {"fsdp": 2, "context": 2}),
+        (4, "--mesh.data=2 --mesh.tensor=2"),
+        (4, "--mesh.fsdp=2 --mesh.context=2"),
+        # Each has half of a reader's rows.
+        (2, "--data.readers=1"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
 )
 def test_processes_give_what_as_many_devices_of_one_give(
-    place: Place, count: int, mesh: dict[str, int]
+    place: Place, count: int, options: str
 ) -> None:
     """R6, R9: dropout is on; each sentence of dev and test counts once."""
-    options = [f"--mesh.{axis}={size}" for axis, size in mesh.items()]
-    together, alone = (f"{how}-{count}-{'-'.join(mesh)}" for how in ("together", "alone"))
-    assert_ended(place.train(together, *options, count=count))
-    assert_ended(place.train(alone, *options, count=1, devices=count))
+    together, alone = (f"{how}{options.replace(' ', '')}" for how in ("together", "alone"))
+    assert_ended(place.train(together, *options.split(), count=count))
+    assert_ended(place.train(alone, *options.split(), count=1, devices=count))
     assert_same_run(place, together, alone)
 
 
