@@ -17,7 +17,9 @@ the updates, in as much time, most rows have not yet learnt which words belong t
 Reads multi30k/raw/{train,val,test_2016_flickr}.{en,de}.gz in data.folder ($TRANSDUCE_DATA, else
 ../shared/data). The report has the paper's perplexity and BLEU, of newstest2013, beside ours.
 
-Not yet run.
+Two CPU cores, one of them for each row beside other work, 6 to 19 minutes a row: sacreBLEU
+(nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0) of test, beam 4, one checkpoint: base
+30.80, three layers 33.80, five 13.33, big 28.34. All rows are in RESULTS.md, with what they say.
 """
 
 from collections.abc import Iterator
