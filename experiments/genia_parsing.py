@@ -19,10 +19,10 @@ too rare to be learnt. Rows of 256 leave out ten trees. Outputs may have 300 sym
 input has pieces, as in the paper; the longest of dev has 206 more than words. While training, F1 is
 of 300 dev sentences by beam 4; the command above gives that of all, with the paper's beam.
 
-Run on 2026-11-30, one of two CPU cores, beside other work: 7 minutes for SHORT and 177 minutes for W,
-12,644 updates (alone on a core they would take about 100). EVALB on dev, all 1,361 sentences, by the
-last command: F1 84.99, 84.28 without the outer S, two in error. Without the grammar, beam 4: 82.59 and
-81.77, six in error, 209 repaired. Curves are in RESULTS.md.
+Run on 2026-11-30, one of two CPU cores, beside other work: 7 minutes for SHORT and 177 minutes for
+W, 12,644 updates (alone on a core they would take about 100). EVALB on dev, all 1,361 sentences, by
+the last command: F1 84.99, 84.28 without the outer S, two in error. Without the grammar, beam 4:
+82.59 and 81.77, six in error, 209 repaired. Curves are in RESULTS.md.
 """
 
 from transduce.config import (
