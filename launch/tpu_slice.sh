@@ -32,7 +32,6 @@ set -euo pipefail
 : "${POLL_SECONDS:=60}"
 : "${ATTEMPTS:=10}"              # to start the run or to reach it, in a row, before keep gives up
 : "${STUCK_SECONDS:=1800}"       # see supervise.sh
-: "${METADATA:=http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number}"
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh
@@ -72,6 +71,7 @@ case $TIER in
 esac
 place=(--project="$PROJECT" --zone="$ZONE")
 read -ra options <<<"$OPTIONS"
+number_of_worker=http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number
 train=(.venv/bin/transduce train "$EXPERIMENT" --workdir "$WORKDIR" "${options[@]}")
 
 say() {
@@ -137,7 +137,7 @@ start() {
     # grows: on the others nothing is taken for stuck, and they end when the first one does.
     remotely all "sudo systemctl stop transduce 2>/dev/null; \
 sudo systemctl reset-failed transduce 2>/dev/null; \
-number=\$(curl --silent --fail --header Metadata-Flavor:Google $METADATA) || exit; \
+number=\$(curl --silent --fail --header Metadata-Flavor:Google $number_of_worker) || exit; \
 if [ \$number = 0 ]; then stuck=$STUCK_SECONDS; else stuck=0; fi; \
 sudo systemd-run --unit=transduce --remain-after-exit --uid=\$(id -u) \
 --working-directory=\$HOME/transduce --setenv=TRANSDUCE_DATA=\$HOME/data \
