@@ -5,7 +5,7 @@ the same words are compared by their constituents: labels and spans, tags apart.
 length. What makes a sentence an error or lets it be skipped is as in EVALB, save that a line which
 it cannot read, and at which it ends, is one more sentence in error; that MAX_ERROR is of sentences,
 where EVALB counts messages; and that of neighbouring quotation marks which only one tree deletes
-each is put back once, where EVALB may put one back twice and another not at all.
+each is put back once, where EVALB may put one back twice.
 """
 
 import enum
