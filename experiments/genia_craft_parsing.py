@@ -11,10 +11,11 @@ labels and tags, so a GENIA tree is drawn twice as often; dev is GENIA's alone.
     transduce evaluate W --best --source dev.trees.gz --reference dev.trees.gz \\
         --search.grammar tree --search.beam 21
 
-Run on 2026-12-01 for 4,000 of its updates (`--training.steps 4000`), one of two CPU cores, beside other
-work: 9 minutes for SHORT and 40 minutes for W. EVALB on the first 300 sentences of dev, beam 4 without
-the grammar: F1 74.55, 73.46 without the outer S, one in error; genia_parsing.py after as many updates
-has 74.50 and 73.30. On CRAFT's own dev (its first 300): 65.70, and 56.13 for genia_parsing.py.
+Run on 2026-12-01 for 4,000 of its updates (`--training.steps 4000`), one of two CPU cores, beside
+other work: 9 minutes for SHORT and 40 minutes for W. EVALB on the first 300 sentences of dev, beam
+4 without the grammar: F1 74.55, 73.46 without the outer S, one in error; genia_parsing.py after as
+many updates has 74.50 and 73.30. On CRAFT's own dev (its first 300): 65.70, and 56.13 for
+genia_parsing.py.
 """
 
 from transduce.config import (

@@ -14,10 +14,10 @@ sentences, but for those trees that had to be repaired. CRAFT's own trees are no
 The rate begins near where W's ended, and the updates are few. Where a gold tree and a machine's are
 drawn alike, two of three are gold.
 
-Run on 2026-12-01, one of two CPU cores, beside other work: 24 minutes for CRAFT's sentences, of which
-6,830 needed no repair, and 23 minutes for W2. EVALB on dev, all 1,361 sentences, by the last command:
-F1 85.46, 84.77 without the outer S, two in error; W itself has 84.99 and 84.28, and after 2,000 more
-updates of the same kind on gold trees alone 84.93 and 84.22.
+Run on 2026-12-01, one of two CPU cores, beside other work: 24 minutes for CRAFT's sentences, of
+which 6,830 needed no repair, and 23 minutes for W2. EVALB on dev, all 1,361 sentences, by the last
+command: F1 85.46, 84.77 without the outer S, two in error; W itself has 84.99 and 84.28, and after
+2,000 more updates of the same kind on gold trees alone 84.93 and 84.22.
 """
 
 from transduce.config import (
