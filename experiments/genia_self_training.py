@@ -2,10 +2,12 @@
 
 Reads, besides GENIA's treebank, machine-parsed/craft.trees in data.folder ($TRANSDUCE_DATA, else
 ../shared/data): what the parser W of genia_parsing.py makes of the words of CRAFT's 18,951 training
-sentences, but for those trees that had to be repaired. CRAFT's own trees are not used.
+sentences, but for those trees that had to be repaired. CRAFT's own trees are not used. In
+data.folder:
 
     zcat craft-treebank/train.clean.trees.gz | sed -E 's/\\([^ ()]* //g; s/\\)//g' > craft.words
     transduce translate W --input craft.words --output craft.jsonl --format jsonl
+    mkdir -p machine-parsed
     jq -r 'select(.notes == []) | .text' craft.jsonl > machine-parsed/craft.trees
     transduce train experiments/genia_self_training.py --workdir W2 --training.warm-start W
     transduce evaluate W2 --source dev.trees.gz --reference dev.trees.gz \\
